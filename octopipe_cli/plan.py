@@ -1,0 +1,269 @@
+"""The plan file: stages, placement, orders and what they are predicted to cost."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal, NamedTuple, cast
+
+import msgspec
+
+from octopipe_cli.cluster import P2P
+from octopipe_cli.conversion import convert
+from octopipe_cli.errors import InputError
+from octopipe_cli.formats import Document, Loaded, Record, digest, read_document, show
+from octopipe_cli.profile import Group, Name, Role
+
+SCHEMA: Final = "octopipe.plan"
+MAX_MICROBATCHES: Final = 100_000
+ORDER_WIDTH: Final = 100
+
+ActionKind = Literal["F", "I", "W", "B"]
+Engine = Literal["any", "torch", "torchtitan", "megatron", "megatron-hybrid", "deepspeed"]
+Effort = Literal["quick", "standard", "thorough"]
+Recompute = Literal["auto", "none", "full"]
+Backward = Literal["split", "fused"]
+Placement = Literal["free", "cyclic", "v"]
+Objective = Literal["step", "span"]
+Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+
+
+class Action(NamedTuple):
+    """One piece of work, written as PyTorch does: stage, kind, micro-batch (``3I7``)."""
+
+    stage: int
+    kind: ActionKind
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind}{self.microbatch}"
+
+
+#: The actions of each rank, in the order it runs them.
+Orders = tuple[tuple[Action, ...], ...]
+
+
+class InputFile(Record, frozen=True, kw_only=True):
+    """A file the plan was made from."""
+
+    name: Name
+    digest: Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class Inputs(Record, frozen=True, kw_only=True):
+    """The files the plan was made from."""
+
+    profile: InputFile
+    cluster: InputFile
+
+
+class Request(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """All that the search depended on besides its input files."""
+
+    num_microbatches: Annotated[int, msgspec.Meta(ge=1, le=MAX_MICROBATCHES)]
+    engine: Engine = "any"
+    recompute: Recompute = "auto"
+    effort: Effort = "standard"
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    backward: Backward = "split"
+    placement: Placement = "free"
+    objective: Objective = "step"
+    max_stages_per_rank: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class PredictedRank(Record, frozen=True, kw_only=True):
+    """What one rank is predicted to do."""
+
+    rank: Index
+    busy_ns: Nanoseconds
+    peak_memory_bytes: Size
+    first_start_ns: Nanoseconds
+    last_end_ns: Nanoseconds
+    engine_memory_bytes: Size = 0
+
+
+class Predicted(Record, frozen=True, kw_only=True):
+    """What the plan is predicted to cost."""
+
+    step_time_ns: Nanoseconds
+    span_ns: Nanoseconds
+    bubble_ratio: float
+    ranks: list[PredictedRank]
+
+
+class Bound(Record, frozen=True, kw_only=True):
+    """The certified lower bound: no plan within `scope` is faster; `plan_ns` speaks of this partition and placement."""
+
+    step_time_ns: Nanoseconds
+    gap: float
+    scope: str
+    span_ns: Nanoseconds | None = None
+    plan_ns: Nanoseconds | None = None
+
+
+class PlanRank(Record, frozen=True, kw_only=True):
+    """What the plan depends on of a rank."""
+
+    hardware: Name
+    memory_limit_bytes: Size | None
+    step_ns: Nanoseconds
+    node: int = 0
+
+
+class Baseline(Record, frozen=True, kw_only=True):
+    """The best classic schedule on the same inputs."""
+
+    schedule: str
+    step_time_ns: Nanoseconds
+    speedup: float
+    partition: str | None = None
+
+
+class StageBytes(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Bytes of a stage: its state (tied copies included) and, per micro-batch, what it holds."""
+
+    state: Size = 0
+    held: Size = 0
+    weight: Size = 0
+    transient: Size = 0
+    workspace: Size = 0
+    input: Size = 0
+    output: Size = 0
+
+
+class TransferTimes(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Transfer times to the next (forward) and to the previous stage (backward)."""
+
+    forward: Nanoseconds
+    backward: Nanoseconds
+
+
+class PlanStage(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A stage: layers a .. b-1 on a rank."""
+
+    layers: tuple[Index, Index]
+    kinds: list[Name | Group]
+    rank: Index
+    recompute: bool
+    bytes: StageBytes
+    action_ns: dict[ActionKind, Nanoseconds]
+    transfer_ns: TransferTimes
+
+
+class Search(Record, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """How the search ended; further keys may stand here."""
+
+    stopped_by: str
+    reproducible: bool
+
+
+class Plan(Record, frozen=True, kw_only=True):
+    """A plan, as its file holds it."""
+
+    schema: Literal["octopipe.plan"]
+    version: Literal[1]
+    created_by: str
+    inputs: Inputs
+    request: Request
+    predicted: Predicted
+    bound: Bound
+    p2p: P2P
+    kinds: dict[Name, Role]
+    ranks: Annotated[list[PlanRank], msgspec.Meta(min_length=1)]
+    stages: Annotated[list[PlanStage], msgspec.Meta(min_length=1)]
+    orders: list[list[str]]
+    search: Search
+    baseline: Baseline | None = None
+    provenance: dict[str, Any] = {}
+
+
+TOKEN: Final = re.compile(r"(\d{1,7})([FIWB])(\d{1,7})")
+
+
+def parse_orders(lines: list[list[str]], file: str = "plan") -> Orders:
+    """Return the orders of a plan's strings.
+
+    Raises
+    ------
+    InputError
+        Where a token is no action, with its place.
+    """
+    orders = []
+    for rank, strings in enumerate(lines):
+        actions = []
+        for index, string in enumerate(strings):
+            for token in string.split():
+                match = TOKEN.fullmatch(token)
+                if match is None:
+                    raise InputError(
+                        "not an action",
+                        file=file,
+                        path=f"$.orders[{rank}][{index}]",
+                        found=show(token),
+                        expected="stage, F, I, W or B, micro-batch: 3I7",
+                    )
+                actions.append(Action(int(match[1]), cast(ActionKind, match[2]), int(match[3])))
+        orders.append(tuple(actions))
+    return tuple(orders)
+
+
+def write_orders(orders: Iterable[Iterable[Action]]) -> list[list[str]]:
+    """Return orders as a plan's strings: action tokens, wrapped for diffs."""
+    return [textwrap.wrap(" ".join(map(str, actions)), ORDER_WIDTH) for actions in orders]
+
+
+def load_plan(file: str) -> Loaded[Plan]:
+    """Return the plan in a file, with its digest; raises InputError. Whether it holds is `verify`'s question."""
+    document = read_document(file, SCHEMA)
+    plan = convert(document, Plan, file)
+    if len(plan.orders) != len(plan.ranks):
+        raise InputError(
+            "not as many orders as ranks",
+            file=file,
+            path="$.orders",
+            found=f"{len(plan.orders)} orders",
+            expected=f"{len(plan.ranks)}, one a rank",
+        )
+    return Loaded(plan, file, digest(document))
+
+
+def plan_document(plan: Plan) -> Document:
+    """Return a plan as a document, in the order of the format."""
+    return cast(Document, msgspec.to_builtins(plan))
+
+
+def plan_text(plan: Plan) -> str:
+    """Return a plan as the text of its file: made for line-wise diffs (a stage a line, a rank's order apart)."""
+    document = plan_document(plan)
+    order = ["schema", "version", "created_by", "inputs", "request", "predicted", "bound", "p2p", "kinds", "ranks"]
+    order += ["baseline", "stages", "orders", "search", "provenance"]
+    parts = [f'  "{key}": {_layout(key, document[key])}' for key in order if key in document]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _layout(key: str, value: Any) -> str:
+    if key in ("stages", "ranks"):
+        return _listed(value, "    ", "  ")
+    if key == "orders":
+        return "[\n    " + ",\n    ".join(_listed(lines, "      ", "    ") for lines in value) + "\n  ]"
+    if key == "predicted":
+        head = {name: item for name, item in value.items() if name != "ranks"}
+        return _line(head)[:-1] + f', "ranks": {_listed(value["ranks"], "    ", "  ")}}}'
+    if key == "inputs":
+        inner = ",\n    ".join(f'"{name}": {_line(item)}' for name, item in value.items())
+        return "{\n    " + inner + "\n  }"
+    return _line(value)
+
+
+def _listed(items: list[Any], indent: str, closing: str) -> str:
+    if not items:
+        return "[]"
+    return f"[\n{indent}" + f",\n{indent}".join(_line(item) for item in items) + f"\n{closing}]"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,225 @@
+"""The model profile: what each layer costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, cast
+
+import msgspec
+
+from octopipe_cli.conversion import convert
+from octopipe_cli.errors import InputError
+from octopipe_cli.formats import Document, Loaded, Record, digest, read_document, show
+
+SCHEMA: Final = "octopipe.profile"
+MAX_LAYERS: Final = 10_000
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=1e8)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**50)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+Degree = Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=MAX_LAYERS)]
+Role = Literal["embedding", "decoder", "mtp", "head"]
+
+
+class Times(Record, frozen=True, kw_only=True):
+    """Times of one kind on one hardware, in milliseconds; B (`backward_ms`) only where it was measured in one piece."""
+
+    forward_ms: Milliseconds
+    backward_input_ms: Milliseconds
+    backward_weight_ms: Milliseconds
+    backward_ms: Milliseconds | None = None
+    step_ms: Milliseconds = 0.0
+
+
+class Kind(Record, frozen=True, kw_only=True):
+    """A kind of layer: sizes per layer (state) or per layer and micro-batch (the other bytes), and times by hardware."""
+
+    times: Annotated[dict[Name, Times], msgspec.Meta(min_length=1)]
+    parameters: Count = 0
+    state_bytes: Bytes = 0
+    activation_bytes: Bytes = 0
+    weight_activation_bytes: Bytes = 0
+    output_bytes: Bytes = 0
+    workspace_bytes: Bytes = 0
+    splittable: bool = True
+    role: Role = "decoder"
+
+
+Repeat = Annotated[int, msgspec.Meta(ge=1, le=MAX_LAYERS)]
+
+
+class InnerGroup(Record, frozen=True, kw_only=True):
+    """Layers that repeat, inside a group."""
+
+    repeat: Repeat
+    of: Annotated[list[Name], msgspec.Meta(min_length=1)]
+
+
+class Group(Record, frozen=True, kw_only=True):
+    """Layers that repeat; groups nest once."""
+
+    repeat: Repeat
+    of: Annotated[list[Name | InnerGroup], msgspec.Meta(min_length=1)]
+
+
+LayerItem = str | Group | InnerGroup
+
+
+class Rules(Record, frozen=True, kw_only=True):
+    """Layer indices (of the expanded list) that must share a rank, share weights, or may not be cut apart."""
+
+    same_rank: list[Annotated[list[Index], msgspec.Meta(min_length=1)]] = []
+    tied: list[Annotated[list[Index], msgspec.Meta(min_length=1)]] = []
+    no_cut_after: list[Index] = []
+
+
+class Training(Record, frozen=True, kw_only=True):
+    """The training run the times belong to."""
+
+    sequence_length: Degree | None = None
+    micro_batch_size: Degree | None = None
+    dtype: str | None = None
+    tensor_parallel: Degree = 1
+    context_parallel: Degree = 1
+    expert_parallel: Degree = 1
+    data_parallel: Degree = 1
+
+
+class Profile(Record, frozen=True, kw_only=True, dict=True):
+    """A model: its layer kinds, the layers in order, and the rules a plan must keep."""
+
+    schema: Literal["octopipe.profile"]
+    version: Literal[1]
+    name: Name
+    kinds: Annotated[dict[Name, Kind], msgspec.Meta(min_length=1)]
+    layers: Annotated[list[Name | Group], msgspec.Meta(min_length=1)]
+    rules: Rules = Rules()
+    training: Training = Training()
+    provenance: dict[str, Any] = {}
+
+    @cached_property
+    def layer_kinds(self) -> tuple[str, ...]:
+        """The kind of every layer, groups expanded."""
+        return tuple(expand(self.layers))
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers the model has."""
+        return len(self.layer_kinds)
+
+    def kind_of(self, layer: int) -> Kind:
+        """Return the kind of a layer."""
+        return self.kinds[self.layer_kinds[layer]]
+
+    @property
+    def hardware(self) -> tuple[str, ...]:
+        """The hardware names every kind has times for, in the order of the first kind."""
+        first, *others = self.kinds.values()
+        return tuple(name for name in first.times if all(name in kind.times for kind in others))
+
+
+def expand(items: Any) -> Iterator[str]:
+    """Yield the kinds of a layer list, its groups written out."""
+    for item in items:
+        if isinstance(item, str):
+            yield item
+        else:
+            for _ in range(item.repeat):
+                yield from expand(item.of)
+
+
+def compress(kinds: tuple[str, ...]) -> list[Any]:
+    """Return layer kinds as a document's list, runs of a repeating pattern as groups (the shortest pattern first)."""
+    out: list[Any] = []
+    at = 0
+    while at < len(kinds):
+        best_saved, best = 0, (1, 1)
+        for width in range(1, min(8, (len(kinds) - at) // 2) + 1):
+            times = 1
+            while kinds[at + times * width : at + (times + 1) * width] == kinds[at : at + width]:
+                times += 1
+            if times > 1 and (times - 1) * width > best_saved:
+                best_saved, best = (times - 1) * width, (width, times)
+        width, times = best
+        if times > 1 and best_saved >= 2:
+            out.append({"repeat": times, "of": list(kinds[at : at + width])})
+            at += width * times
+        else:
+            out.append(kinds[at])
+            at += 1
+    return out
+
+
+def profile_from_document(document: Document, file: str) -> Profile:
+    """Return the profile of a document whose schema and version are checked.
+
+    Raises
+    ------
+    InputError
+        With file, path, what was found and expected, where a value, a reference or a rule is wrong.
+    """
+    profile = convert(document, Profile, file)
+    _check_layers(document["layers"], "$.layers", profile.kinds, file)
+    total = sum(_size(item) for item in profile.layers)
+    if total > MAX_LAYERS:
+        raise InputError(
+            "too many layers", file=file, path="$.layers", found=str(total), expected=f"at most {MAX_LAYERS}"
+        )
+    _check_rules(profile, file)
+    return profile
+
+
+def _size(item: LayerItem) -> int:
+    return 1 if isinstance(item, str) else item.repeat * sum(_size(child) for child in item.of)
+
+
+def _check_layers(items: list[Any], path: str, kinds: Mapping[str, Kind], file: str) -> None:
+    for index, item in enumerate(items):
+        if isinstance(item, dict):
+            _check_layers(item["of"], f"{path}[{index}].of", kinds, file)
+        elif item not in kinds:
+            raise InputError(
+                f"no kind {show(item)}",
+                file=file,
+                path=f"{path}[{index}]",
+                expected="one of " + ", ".join(show(name) for name in kinds),
+                remedy="add the kind to $.kinds, or correct the name",
+            )
+
+
+def _check_rules(profile: Profile, file: str) -> None:
+    last = profile.num_layers - 1
+    groups = [("same_rank", profile.rules.same_rank), ("tied", profile.rules.tied)]
+    places = [(f"$.rules.{name}[{g}]", group) for name, lists in groups for g, group in enumerate(lists)]
+    for path, indices in [*places, ("$.rules.no_cut_after", profile.rules.no_cut_after)]:
+        for at, layer in enumerate(indices):
+            if layer > last:
+                raise InputError(
+                    "no such layer", file=file, path=f"{path}[{at}]", found=str(layer), expected=f"0 to {last}"
+                )
+            if layer in indices[:at]:
+                raise InputError(f"layer {layer} stands twice in one group", file=file, path=f"{path}[{at}]")
+    tied_before: set[int] = set()
+    for g, group in enumerate(profile.rules.tied):
+        if again := tied_before & set(group):
+            raise InputError(
+                f"layer {min(again)} is in two groups of tied layers",
+                file=file,
+                path=f"$.rules.tied[{g}]",
+                remedy="put all layers that share weights into one group",
+            )
+        tied_before |= set(group)
+
+
+def load_profile(file: str) -> Loaded[Profile]:
+    """Return the profile in a file, with its digest; raises InputError."""
+    document = read_document(file, SCHEMA)
+    return Loaded(profile_from_document(document, file), file, digest(document))
+
+
+def profile_document(profile: Profile) -> Document:
+    """Return a profile as a document: keys in the order of the format, defaults left out."""
+    return cast(Document, msgspec.to_builtins(profile))
