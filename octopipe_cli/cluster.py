@@ -61,7 +61,7 @@ class Links(Record, frozen=True, kw_only=True):
 class Rank(NamedTuple):
     """One rank; `memory_limit_bytes` is None where unlimited."""
 
-    index: int
+    number: int
     hardware: str
     memory_limit_bytes: int | None
     speed: float

@@ -34,7 +34,7 @@ def convert(document: Document, kind: type[T], file: str) -> T:
         message = str(error)
     text, _, place = message.partition(" - at `")
     steps = _located(document, kind, _steps(place.rstrip("`")), text)
-    return _raise(document, steps, text, file)
+    raise _error(document, steps, text, file)
 
 
 def _steps(place: str) -> Steps:
@@ -75,23 +75,23 @@ def _with(value: Any, steps: Steps, new: Any) -> Any:
     return {**value, step: _with(value[step], steps[1:], new)}
 
 
-def _raise(document: Document, steps: Steps, text: str, file: str) -> Any:
+def _error(document: Document, steps: Steps, text: str, file: str) -> InputError:
     path = "$"
     for step in steps:
         assert step is not None
         path = child_path(path, step)
     if match := re.fullmatch(r"Object contains unknown field `(.*)`", text, re.DOTALL):
-        raise _unknown_key(path, match[1], file)
+        return _unknown_key(path, match[1], file)
     if match := re.fullmatch(r"Object missing required field `(.*)`", text, re.DOTALL):
         key = show(match[1])
-        raise InputError(f"the key {key} is missing", file=file, path=path, remedy=f"add {key} to this object")
+        return InputError(f"the key {key} is missing", file=file, path=path, remedy=f"add {key} to this object")
     found = None
     with contextlib.suppress(LookupError, TypeError):
         found = show(_at(document, steps))
     match = re.fullmatch(r"Expected (.*), got .*", text, re.DOTALL)
     expected = (match[1] if match else text.removeprefix("Expected ")).replace("`", "")
     expected = expected.replace("float", "number").replace("int", "whole number").replace("str", "text")
-    raise InputError("not a value that can stand here", file=file, path=path, found=found, expected=expected)
+    return InputError("not a value that can stand here", file=file, path=path, found=found, expected=expected)
 
 
 def _unknown_key(path: str, key: str, file: str) -> InputError:

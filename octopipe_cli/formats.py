@@ -189,9 +189,10 @@ def check_envelope(document: Any, schema: str, file: str) -> Document:
             remedy="install a newer octopipe: pip install --upgrade octopipe",
         )
     steps = MIGRATIONS.get(schema, {})
+    lifted: Document = document
     for old in range(version, VERSION):
-        document = steps[old](document)
-    return document
+        lifted = steps[old](lifted)
+    return lifted
 
 
 def read_document(file: str, schema: str) -> Document:

@@ -35,7 +35,7 @@ class Times(Record, frozen=True, kw_only=True):
 
 
 class Kind(Record, frozen=True, kw_only=True):
-    """A kind of layer: sizes per layer (state) or per layer and micro-batch (the other bytes), and times by hardware."""
+    """A kind of layer: its times by hardware, its sizes (state per layer, other bytes per layer and micro-batch)."""
 
     times: Annotated[dict[Name, Times], msgspec.Meta(min_length=1)]
     parameters: Count = 0
