@@ -1,1 +1,1 @@
-"""render."""
+"""Output for people: the Gantt chart, reports, tables, progress. Only this package knows rich."""

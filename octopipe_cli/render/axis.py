@@ -1,0 +1,34 @@
+"""The time axis: round ticks at whole nanoseconds."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import NamedTuple
+
+from octopipe_cli.render.cells import Window
+from octopipe_cli.render.words import Unit, decimal_text, unit_of
+
+
+class Tick(NamedTuple):
+    """A tick: its cell and what is written there."""
+
+    cell: int
+    label: str
+
+
+def ticks(window: Window, cells: int) -> tuple[Unit, list[Tick]]:
+    """Return the unit and the ticks: 1, 2 or 5 times a power of ten apart, as dense as their labels allow."""
+    unit = unit_of(window.to_ns)
+    length = window.length_ns
+    for exponent in count():
+        digits = max(unit.power - exponent, 0)
+        width = len(decimal_text(window.to_ns, 10**unit.power, digits))
+        for factor in (1, 2, 5):
+            step = factor * 10**exponent
+            if step * cells >= (width + 3) * length:
+                first = -(-window.from_ns // step) * step
+                times = range(first, window.to_ns, step)
+                return unit, [
+                    Tick((t - window.from_ns) * cells // length, decimal_text(t, 10**unit.power, digits)) for t in times
+                ]
+    raise AssertionError("some step is long enough")
