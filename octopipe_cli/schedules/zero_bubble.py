@@ -1,0 +1,151 @@
+"""Zero-bubble schedules: the papers' patterns, and automatic variants for uneven costs under an activation limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal
+
+from octopipe_cli.pipeline import Pipeline
+from octopipe_cli.plan import Action, Orders
+from octopipe_cli.schedules.greedy import ActivationLimit, Greedy, Setting, in_flight_limit, stage_times
+from octopipe_cli.simulate import Timeline, simulate
+
+Goal = Literal["step", "span"]
+
+#: What the automatic variants try, the more useful first.
+SETTINGS: Final = tuple(
+    Setting(bias, slack, look_ahead, wait, cap)
+    for bias, slack, look_ahead, wait, cap in (
+        (-4, 0, True, False, 8),
+        (8, 0, True, False, None),
+        (-16, None, False, False, 8),
+        (0, 4, True, False, 10),
+    )
+)
+SCRIPTED: Final = (Setting(0, 0, True), Setting(0, 0, False), Setting(0, 4, True), Setting(0, None, False))
+#: Above so many actions only the first few settings are tried.
+MANY_ACTIONS: Final = 20_000
+
+
+def zb_h1(pipeline: Pipeline, objective: Goal = "step") -> Orders:
+    """Return ZB-H1's orders: at most P activations a rank, what 1F1B holds on its first (arXiv 2401.10241)."""
+    return zero_bubble(pipeline, _limit(pipeline, pipeline.num_ranks), objective)
+
+
+def zb_h2(pipeline: Pipeline, objective: Goal = "step") -> Orders:
+    """Return ZB-H2's orders: at most 2P - 1 activations a rank (arXiv 2401.10241)."""
+    return zero_bubble(pipeline, _limit(pipeline, 2 * pipeline.num_ranks - 1), objective)
+
+
+def zb_v(pipeline: Pipeline, objective: Goal = "step") -> Orders:
+    """Return ZB-V's orders: two stages a rank in a V, at most 2P of their activations (arXiv 2405.15362)."""
+    return zero_bubble(pipeline, _limit(pipeline, 2 * pipeline.num_ranks), objective)
+
+
+def _limit(pipeline: Pipeline, count: int) -> ActivationLimit:
+    """Return a limit of so many activations a rank, fewer where the rank's memory does not hold as many."""
+    counts = []
+    for rank, (stages, limit) in enumerate(zip(pipeline.stages_of, pipeline.limit_bytes, strict=True)):
+        sizes = [pipeline.stages[stage].bytes for stage in stages]
+        each = max((max(size.held, size.weight) for size in sizes), default=0)
+        if limit is None or not each:
+            counts.append(count)
+            continue
+        # Beside the activations: one action's workspace, and an input and a gradient that wait at each stage.
+        beside = max(size.transient + size.workspace for size in sizes) + sum(size.input + size.output for size in sizes)
+        counts.append(max(1, min(count, (limit - pipeline.state_bytes(rank) - beside) // each)))
+    return in_flight_limit(counts, pipeline.num_stages)
+
+
+def zero_bubble(pipeline: Pipeline, limit: ActivationLimit, objective: Goal = "step") -> Orders:
+    """Return the best zero-bubble orders found under an activation limit, for any placement.
+
+    Patterns whose W fill the gaps that these costs leave, and greedy runs in several settings, are simulated;
+    the least step time (or span) wins, ties by the other of the two, then by the order of trying.
+    """
+    best: tuple[int, int] | None = None
+    chosen: Orders = ()
+    for orders in _candidates(pipeline, limit):
+        timeline = simulate(pipeline, orders)
+        value = _value(timeline, objective)
+        if best is None or value < best:
+            best, chosen = value, orders
+    return chosen
+
+
+def _value(timeline: Timeline, objective: Goal) -> tuple[int, int]:
+    both = (timeline.step_time_ns, timeline.span_ns)
+    return both if objective == "step" else (both[1], both[0])
+
+
+def _candidates(pipeline: Pipeline, limit: ActivationLimit) -> Iterator[Orders]:
+    times, count = stage_times(pipeline), pipeline.num_microbatches
+    total = sum(2 if weight is None else 3 for weight in times.weight) * count
+    settings, scripted = (SETTINGS, SCRIPTED) if total <= MANY_ACTIONS else (SETTINGS[:1], SCRIPTED[:1])
+    for script in _scripts(pipeline, limit):
+        for setting in scripted:
+            orders = Greedy(times, count, limit, setting, script).run()
+            if sum(map(len, orders)) == total:
+                yield orders
+    for setting in settings:
+        yield Greedy(times, count, limit, setting).run()
+
+
+def _scripts(pipeline: Pipeline, limit: ActivationLimit) -> Iterable[Sequence[Sequence[Action]]]:
+    """Yield the patterns (forwards and backwards alone) for a pipeline's placement."""
+    ranks, count = pipeline.num_ranks, pipeline.num_microbatches
+    upward = tuple(range(ranks))
+    if pipeline.rank_of == upward:
+        deepest = limit.units[0] // max(1, max(limit.held))
+        for reach in (2, 3, 4):  # halves of a step of depth from rank to rank
+            if reach == 2 or 1 + (ranks - 1) * (reach - 1) // 2 < deepest:
+                yield [warm_script(r, min(count, deepest, 1 + (ranks - 1 - r) * reach // 2), count) for r in upward]
+    elif pipeline.rank_of == upward + upward[::-1]:
+        yield [v_script(r, ranks, count) for r in upward]
+
+
+def warm_script(stage: int, warm_up: int, num_microbatches: int) -> list[Action]:
+    """Return `warm_up` forwards, then backward and forward by turns, then the backwards left."""
+    script = [Action(stage, "F", m) for m in range(warm_up)]
+    for m in range(num_microbatches):
+        script.append(Action(stage, "I", m))
+        if m + warm_up < num_microbatches:
+            script.append(Action(stage, "F", m + warm_up))
+    return script
+
+
+def v_script(rank: int, num_ranks: int, num_microbatches: int) -> list[Action]:
+    """Return ZB-V's forwards and backwards of a rank with the stages r and 2P - 1 - r.
+
+    Down-going forwards first, 2 (P - r) - 1 of them; then r up- and down-going by turns; then P - r up-going, each
+    with its backward; then, one micro-batch a round, down F, down I, up F, up I; at last the backwards left.
+    Written for as many micro-batches as the pattern needs; those beyond the real number are left out, which
+    no other micro-batch waits for.
+    """
+    down, up = rank, 2 * num_ranks - 1 - rank
+    count = max(num_microbatches, 2 * num_ranks)
+    done = {(stage, kind): 0 for stage in (down, up) for kind in "FI"}
+    script: list[Action] = []
+
+    def add(stage: int, kind: Literal["F", "I"]) -> None:
+        if done[stage, kind] < count:
+            script.append(Action(stage, kind, done[stage, kind]))
+            done[stage, kind] += 1
+
+    for _ in range(2 * (num_ranks - rank) - 1):
+        add(down, "F")
+    for _ in range(rank):
+        add(up, "F")
+        add(down, "F")
+    for _ in range(num_ranks - rank):
+        add(up, "F")
+        add(up, "I")
+    while done[up, "F"] < count or done[down, "F"] < count:
+        add(down, "F")
+        add(down, "I")
+        add(up, "F")
+        add(up, "I")
+    while done[down, "I"] < count or done[up, "I"] < count:
+        add(down, "I")
+        add(up, "I")
+    return [action for action in script if action.microbatch < num_microbatches]
