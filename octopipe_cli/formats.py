@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
 import os
 import re
+import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -20,6 +22,8 @@ from octopipe_cli.errors import InputError
 
 VERSION: Final = 1
 MAX_FILE_BYTES: Final = 256 * 2**20
+MAX_DEPTH: Final = 100
+TEXT_WIDTH: Final = 110
 
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -52,6 +56,31 @@ def digest(document: Document) -> str:
     return "sha256:" + hashlib.sha256(canonical_bytes(document)).hexdigest()
 
 
+def document_text(document: Document) -> str:
+    """Return a document as the text of a file: what fits a line stands on one, lists are filled line by line."""
+    return _laid_out(document, 0, 0) + "\n"
+
+
+def _laid_out(value: Any, indent: int, used: int) -> str:
+    """Return a value as JSON; `used` columns of its first line are taken."""
+    line = json.dumps(value, ensure_ascii=False)
+    if (indent and used + len(line) <= TEXT_WIDTH) or not isinstance(value, (dict, list)) or not value:
+        return line
+    inner = " " * (indent + 2)
+    if isinstance(value, list):
+        items = [_laid_out(item, indent + 2, indent + 2) for item in value]
+        body = inner + items[0]
+        for item in items[1:]:
+            filled = len(body) - body.rfind("\n") + len(item) + 2 <= TEXT_WIDTH
+            body += f", {item}" if filled else f",\n{inner}{item}"
+        return f"[\n{body}\n{' ' * indent}]"
+    keys = [json.dumps(key, ensure_ascii=False) + ": " for key in value]
+    items = [
+        key + _laid_out(item, indent + 2, indent + 2 + len(key)) for key, item in zip(keys, value.values(), strict=True)
+    ]
+    return "{\n" + ",\n".join(inner + item for item in items) + f"\n{' ' * indent}}}"
+
+
 def show(value: object) -> str:
     """Return a value as JSON for an error text, cut to one line a reader can take in."""
     try:
@@ -59,6 +88,26 @@ def show(value: object) -> str:
     except (TypeError, ValueError, RecursionError):
         text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return what may stand somewhere, for an error text: all names where they are few."""
+    shown = [show(name) for name in names]
+    more = f" ... ({len(shown)} in all)" if len(shown) > 12 else ""
+    return f"one of {', '.join(shown[:12])}{more}" if len(shown) != 1 else shown[0]
+
+
+def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
+    """Return the remedy for a name that does not exist: the nearest that does, else another advice."""
+    import difflib  # only where something is wrong already
+
+    near = difflib.get_close_matches(name, list(names), 1)
+    return f"did you mean {show(near[0])}?" if near else otherwise
+
+
+def shown_file(file: str) -> str:
+    """Return a file's name as errors print it: standard input in words, an empty name visible."""
+    return {"-": "standard input", "": '"" (an empty name)'}.get(file, file)
 
 
 def read_text(file: str) -> str:
@@ -69,25 +118,38 @@ def read_text(file: str) -> str:
     InputError
         Where it cannot be read, is larger than 256 MiB or is not UTF-8.
     """
-    if file == "-":
-        data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
-    else:
-        try:
-            with Path(file).open("rb") as stream:
-                data = stream.read(MAX_FILE_BYTES + 1)
-        except FileNotFoundError:
-            raise InputError("no such file", file=file, remedy="check the path and the folder you are in") from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(f"cannot read the file: {reason}", file=file) from None
+    data = _read_stdin() if file == "-" else _read_bytes(file)
+    file = shown_file(file)
     if len(data) > MAX_FILE_BYTES:
         raise InputError("the file is too large", file=file, expected="at most 256 MiB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
-            "the file is not UTF-8 text", file=file, found=f"byte 0x{data[error.start]:02x} at offset {error.start}"
+            "the file is not UTF-8 text",
+            file=file,
+            found=f"byte 0x{data[error.start]:02x} at offset {error.start}",
+            remedy="save it as UTF-8",
         ) from None
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None:
+        raise InputError("standard input is closed", remedy="give a file, or pipe one in")
+    return sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+
+
+def _read_bytes(file: str) -> bytes:
+    try:
+        with open(file, "rb") as stream:  # not through Path: "" would be the folder one is in
+            return stream.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(
+            "no such file", file=shown_file(file), remedy="check the path and the folder you are in"
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot read the file: {reason}", file=shown_file(file)) from None
 
 
 class _Object(dict[str, Any]):
@@ -111,15 +173,28 @@ def child_path(path: str, key: str | int) -> str:
     return f"{path}.{key}" if re.fullmatch(r"[\w+-]+", key) else f"{path}[{json.dumps(key)}]"
 
 
-def _walk(value: object, path: str = "$") -> Iterator[tuple[str, object]]:
-    stack: list[tuple[str, object]] = [(path, value)]
+Place = tuple["str | int", ...]
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def path_of(place: Iterable[str | int]) -> str:
+    """Return the JSON path of a place: ``$.layers[3].kind``."""
+    path = "$"
+    for step in place:
+        path = child_path(path, step)
+    return path
+
+
+def _walk(value: object) -> Iterator[tuple[Place, object]]:
+    """Yield every value of a document with its place, in the order of the text."""
+    stack: list[tuple[Place, object]] = [((), value)]
     while stack:
         place, item = stack.pop()
         yield place, item
         if isinstance(item, dict):
-            stack.extend((child_path(place, key), child) for key, child in reversed(item.items()))
+            stack.extend(((*place, key), child) for key, child in reversed(item.items()))
         elif isinstance(item, list):
-            stack.extend((child_path(place, index), item[index]) for index in reversed(range(len(item))))
+            stack.extend(((*place, index), item[index]) for index in reversed(range(len(item))))
 
 
 def parse_json(text: str, file: str) -> Any:
@@ -130,6 +205,10 @@ def parse_json(text: str, file: str) -> Any:
     InputError
         With the line and column, or the JSON path, of what is wrong.
     """
+    file = shown_file(file)
+    if not text.strip():
+        raise InputError("the file is empty", file=file, expected="a JSON object")
+    too_deep = InputError("nested too deeply", file=file, expected=f"at most {MAX_DEPTH} levels")
     try:
         value = json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
@@ -137,23 +216,30 @@ def parse_json(text: str, file: str) -> Any:
             f"not valid JSON: {error.msg}", file=file, path=f"line {error.lineno}, column {error.colno}"
         ) from None
     except RecursionError:
-        raise InputError("not usable: nested too deeply", file=file) from None
-    except ValueError as error:  # an integer of more digits than Python converts
-        raise InputError(f"not usable: {error}", file=file) from None
-    for path, item in _walk(value):
-        if isinstance(item, _Object) and item.doubled:
-            raise InputError(
-                f"the key {show(item.doubled[0])} stands twice in one object",
-                file=file,
-                path=child_path(path, item.doubled[0]),
-                remedy="delete one of the two",
-            )
-        if isinstance(item, float) and not math.isfinite(item):
-            raise InputError("not a finite number", file=file, path=path, found=str(item), expected="a finite number")
-        strings = [item] if isinstance(item, str) else list(item) if isinstance(item, dict) else []
-        if any("\ud800" <= character <= "\udfff" for string in strings for character in string):
-            raise InputError("half of a surrogate pair, which is no text", file=file, path=path, found=show(item))
+        raise too_deep from None
+    except ValueError:  # an integer of more digits than Python converts
+        raise InputError("a whole number of thousands of digits", file=file, expected="numbers in range") from None
+    for place, item in _walk(value):
+        if len(place) > MAX_DEPTH:
+            raise too_deep
+        _check_value(place, item, file)
     return value
+
+
+def _check_value(place: Place, item: object, file: str) -> None:
+    if isinstance(item, _Object) and item.doubled:
+        raise InputError(
+            f"the key {show(item.doubled[0])} stands twice in one object",
+            file=file,
+            path=path_of((*place, item.doubled[0])),
+            remedy="delete one of the two",
+        )
+    if isinstance(item, float) and not math.isfinite(item):
+        found = show(item)
+        raise InputError("not a finite number", file=file, path=path_of(place), found=found, expected="a finite number")
+    strings = item if isinstance(item, dict) else [item] if isinstance(item, str) else ()
+    if any(_LONE_SURROGATE.search(string) for string in strings):
+        raise InputError("half of a surrogate pair, which is no text", file=file, path=path_of(place), found=show(item))
 
 
 def check_envelope(document: Any, schema: str, file: str) -> Document:
@@ -164,6 +250,7 @@ def check_envelope(document: Any, schema: str, file: str) -> Document:
     InputError
         Where it is no object, of another schema, or of a version this octopipe does not read.
     """
+    file = shown_file(file)
     if not isinstance(document, dict):
         raise InputError("not an object", file=file, path="$", found=show(document), expected=f"an {schema} object")
     if document.get("schema") != schema:
@@ -178,7 +265,7 @@ def check_envelope(document: Any, schema: str, file: str) -> Document:
     version = document.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         found = show(version) if "version" in document else "no such key"
-        raise InputError("no version", file=file, path="$.version", found=found, expected=f"1 to {VERSION}")
+        raise InputError("not a version", file=file, path="$.version", found=found, expected=f"1 to {VERSION}")
     if version > VERSION:
         raise InputError(
             f"version {version} of {schema} is newer than this octopipe",
@@ -200,6 +287,24 @@ def read_document(file: str, schema: str) -> Document:
     return check_envelope(parse_json(read_text(file), file), schema, file)
 
 
+def check_writable(file: str) -> None:
+    """Return where a file could be written now (``-``: standard output): to be asked before long work.
+
+    Raises
+    ------
+    InputError
+        Where its folder is missing or cannot be written to, or where the file is a folder or write-protected.
+    """
+    if file == "-":
+        return
+    try:
+        target = _target(file)
+        if target.is_file() or not target.exists():
+            os.unlink(_temporary(target, ""))
+    except (OSError, ValueError) as error:
+        raise _cannot_write(file, error) from None
+
+
 def write_whole(file: str, text: str) -> None:
     """Write a text file whole or not at all (``-``: standard output); an old file stays until the new one is complete.
 
@@ -209,36 +314,68 @@ def write_whole(file: str, text: str) -> None:
         Where it cannot be written.
     """
     if file == "-":
-        sys.stdout.write(text)
         sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())  # files are UTF-8 whatever the terminal is
+        sys.stdout.buffer.flush()
         return
-    target = Path(os.path.realpath(file))
     temporary = None
     try:
-        if target.is_dir():
-            raise InputError("cannot write the file: it is a folder", file=file)
+        target = _target(file)
         if target.exists() and not target.is_file():  # a device or a pipe: nothing to replace
             target.write_text(text, encoding="utf-8")
             return
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="\n", dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as stream:
-            temporary = stream.name
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
+        temporary = _temporary(target, text)
         os.chmod(temporary, mode)
         os.replace(temporary, target)
         temporary = None
-    except OSError as error:
-        raise InputError(
-            f"cannot write the file: {error.strerror or error}", file=file, remedy="check that the folder exists"
-        ) from None
+    except (OSError, ValueError) as error:
+        raise _cannot_write(file, error) from None
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def _target(file: str) -> Path:
+    """Return the file that is really written, links followed; a folder or a write-protected file is an error."""
+    if not file:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    target = Path(os.path.realpath(file))
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        mode = 0
+    if stat.S_ISDIR(mode) or file.endswith(os.sep):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if mode and not (mode & 0o222 and os.access(target, os.W_OK)):
+        raise PermissionError(errno.EACCES, "it is write-protected")
+    return target
+
+
+def _temporary(target: Path, text: str) -> str:
+    """Write a new file beside the target and return its name; nothing is left where that fails."""
+    stream = tempfile.NamedTemporaryFile(  # noqa: SIM115 (it outlives this function)
+        "w", encoding="utf-8", newline="\n", dir=target.parent, prefix=".octopipe-", delete=False
+    )
+    try:
+        with stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        os.unlink(stream.name)
+        raise
+    return stream.name
+
+
+def _cannot_write(file: str, error: Exception) -> InputError:
+    reason = getattr(error, "strerror", None) or str(error)
+    folder = os.path.dirname(file) or "."
+    remedy = "name another file with -o"
+    if file and not os.path.isdir(folder):
+        reason, remedy = f"there is no folder {show(folder)}", "make the folder, or name another file with -o"
+    return InputError(f"cannot write the file: {reason}", file=shown_file(file), remedy=remedy)
 
 
 def _umask() -> int:

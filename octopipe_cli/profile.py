@@ -10,7 +10,7 @@ import msgspec
 
 from octopipe_cli.conversion import convert
 from octopipe_cli.errors import InputError
-from octopipe_cli.formats import Document, Loaded, Record, digest, read_document, show
+from octopipe_cli.formats import Document, Loaded, Record, did_you_mean, digest, one_of, read_document, show
 
 SCHEMA: Final = "octopipe.profile"
 MAX_LAYERS: Final = 10_000
@@ -185,8 +185,8 @@ def _check_layers(items: list[Any], path: str, kinds: Mapping[str, Kind], file: 
                 f"no kind {show(item)}",
                 file=file,
                 path=f"{path}[{index}]",
-                expected="one of " + ", ".join(show(name) for name in kinds),
-                remedy="add the kind to $.kinds, or correct the name",
+                expected=one_of(kinds),
+                remedy=did_you_mean(item, kinds, "add the kind to $.kinds, or correct the name"),
             )
 
 

@@ -1,0 +1,46 @@
+"""The tree of commands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from octopipe_cli.cli.compare import compare
+from octopipe_cli.cli.help import CONTEXT, Command, Group
+from octopipe_cli.cli.plan import plan
+from octopipe_cli.cli.profile import import_simpipe, show_profile
+from octopipe_cli.cli.schema import schema
+from octopipe_cli.cli.show import show
+from octopipe_cli.cli.verify import verify
+
+_VERSION = Annotated[bool, typer.Option("--version", help="Print the version and leave.")]
+
+
+def _root(version: _VERSION = False) -> None:
+    """Plan pipeline-parallel training of large language models: partition, placement and schedule together.
+
+    Example: octopipe plan model.json cluster.json -m 8
+    """
+
+
+def _group(help_text: str, **more: Any) -> typer.Typer:
+    settings = {"cls": Group, "context_settings": CONTEXT, "rich_markup_mode": None, "add_completion": False}
+    return typer.Typer(help=help_text, **{**settings, **more})
+
+
+def command() -> Any:
+    """Return the whole command line as one command."""
+    app = _group(_root.__doc__ or "")
+    app.callback()(_root)
+    options: dict[str, Any] = {"cls": Command, "context_settings": CONTEXT}
+    for name, function in (("plan", plan), ("show", show), ("compare", compare), ("verify", verify)):
+        app.command(name, **options)(function)
+    profile = _group("Make and look at model profiles.\n\nExample: octopipe profile show model.json")
+    profile.command("show", **options)(show_profile)
+    importing = _group("Make a profile from another tool's file.\n\nExample: octopipe profile import simpipe --help")
+    importing.command("simpipe", **options)(import_simpipe)
+    profile.add_typer(importing, name="import")
+    app.add_typer(profile, name="profile")
+    app.command("schema", **options)(schema)
+    return typer.main.get_command(app)

@@ -1,0 +1,161 @@
+"""``octopipe plan``: profile and cluster in, plan file and chart out."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import platform
+import time
+from typing import Annotated
+
+import typer
+
+from octopipe_cli.cli.inputs import check_stdin, load_inputs
+from octopipe_cli.cli.output import Format, check_not_an_input, emit_plan, note, safe_name, save, warn
+from octopipe_cli.errors import EXIT_INTERRUPTED, InputError
+from octopipe_cli.plan import MAX_MICROBATCHES, Backward, Effort, Engine, Objective, Placement, Plan, Recompute, Request
+
+SEARCH, OUTPUT = "Search", "Output"
+
+
+def plan(
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="The model profile; - is standard input.")],
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster spec; - is standard input.")],
+    num_microbatches: Annotated[
+        int,
+        typer.Option(
+            "-m", "--num-microbatches", min=1, max=MAX_MICROBATCHES, metavar="N", help="Micro-batches of a step."
+        ),
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PLAN",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+            help="The plan file; by default PROFILE's name with .plan.json, here. - is standard output: "
+            "chart and report then go to standard error.",
+        ),
+    ] = None,
+    effort: Annotated[
+        Effort, typer.Option(rich_help_panel=SEARCH, help="How much is tried: a fixed amount of work, not of time.")
+    ] = "standard",
+    seed: Annotated[
+        int, typer.Option(rich_help_panel=SEARCH, min=0, max=2**31 - 1, metavar="S", help="Of every random choice.")
+    ] = 0,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            rich_help_panel=SEARCH,
+            metavar="SECONDS",
+            help="A safety net: the best plan by then. A plan it cut short is not reproducible, and says so.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            rich_help_panel=SEARCH,
+            min=1,
+            max=1024,
+            metavar="J",
+            show_default=False,
+            help="Processes; by default one a core. The plan does not depend on it.",
+        ),
+    ] = None,
+    engine: Annotated[
+        Engine, typer.Option(rich_help_panel=SEARCH, help="What is to run the plan; only any so far.")
+    ] = "any",
+    recompute: Annotated[
+        Recompute, typer.Option(rich_help_panel=SEARCH, help="Activation recomputation: where it pays, never, always.")
+    ] = "auto",
+    backward: Annotated[
+        Backward, typer.Option(rich_help_panel=SEARCH, help="Whether backward may be split in input and weights.")
+    ] = "split",
+    max_stages_per_rank: Annotated[
+        int | None, typer.Option(rich_help_panel=SEARCH, min=1, metavar="V", help="At most so many stages a rank.")
+    ] = None,
+    placement: Annotated[
+        Placement, typer.Option(rich_help_panel=SEARCH, help="Which rank a stage may sit on.")
+    ] = "free",
+    objective: Annotated[
+        Objective,
+        typer.Option(
+            rich_help_panel=SEARCH,
+            help="What is minimised: the step's time with its flush, or the longest span of a rank.",
+        ),
+    ] = "step",
+    format: Annotated[Format, typer.Option(rich_help_panel=OUTPUT, help="How the report is printed.")] = Format.text,
+    no_gantt: Annotated[bool, typer.Option("--no-gantt", rich_help_panel=OUTPUT, help="Print no chart.")] = False,
+) -> None:
+    """Find partition, placement and schedule together, write the plan and show it.
+
+    The plan's step time is what the profile and the cluster predict; beside it stands a certified lower bound that no
+    plan can beat. Ctrl-C ends the search and keeps the best plan so far (exit 130); a second one ends at once.
+
+    Example: octopipe plan profiles/models/llama3-8b.json profiles/clusters/a100-4.json -m 16
+    """
+    from octopipe_cli.formats import check_writable
+    from octopipe_cli.plan import plan_text
+
+    check_stdin(PROFILE=profile, CLUSTER=cluster)
+    _check_flags(engine, time_limit)
+    model, machine = load_inputs(profile, cluster)
+    target = f"{safe_name(model.value.name)}.plan.json" if output is None else output
+    check_not_an_input(target, {"profile": profile, "cluster": cluster})
+    check_writable(target)
+    request = Request(
+        num_microbatches=num_microbatches,
+        engine=engine,
+        recompute=recompute,
+        effort=effort,
+        seed=seed,
+        backward=backward,
+        placement=placement,
+        objective=objective,
+        max_stages_per_rank=max_stages_per_rank,
+    )
+    from octopipe_cli.cli.searching import search  # only now: the search loads compilers and solvers
+
+    began = time.monotonic()
+    found, interrupted = search(model, machine, request, jobs or _cores(), time_limit)
+    found = _with_provenance(found, time.monotonic() - began)
+    save(target, plan_text(found))
+    if interrupted:
+        warn("interrupted: this is the best plan so far")
+    to_stderr = target == "-"
+    emit_plan(found, format, not no_gantt, to_stderr)
+    if not to_stderr:
+        note(f"octopipe: wrote {target}")
+    if interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _check_flags(engine: Engine, time_limit: float | None) -> None:
+    if engine != "any":
+        raise InputError(
+            "not supported yet",
+            path="--engine",
+            found=engine,
+            expected="any",
+            remedy="plan without --engine: the plan is for no engine in particular",
+        )
+    if time_limit is not None and not (math.isfinite(time_limit) and time_limit > 0):
+        raise InputError("not a time limit", path="--time-limit", found=str(time_limit), expected="seconds above 0")
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _with_provenance(plan: Plan, wall_s: float) -> Plan:
+    import msgspec
+
+    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    facts = {**plan.provenance, "wall_s": round(wall_s, 2), "date": date, "host": platform.node()}
+    return msgspec.structs.replace(plan, provenance=facts)

@@ -1,0 +1,46 @@
+"""``octopipe schema``: the JSON Schema of the three files."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any, Final
+
+import typer
+
+from octopipe_cli.cli.output import emit_json
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+class FileKind(str, Enum):
+    """The files that have a schema."""
+
+    profile = "profile"
+    cluster = "cluster"
+    plan = "plan"
+
+
+def schema(
+    kind: Annotated[FileKind, typer.Argument(metavar="profile|cluster|plan", help="Which file.", show_choices=False)],
+) -> None:
+    """Print the JSON Schema (draft 2020-12) of a file.
+
+    Units are in the names: _ms milliseconds, _us microseconds, _ns nanoseconds, _gib GiB of 1024^3 bytes.
+
+    Example: octopipe schema profile > profile.schema.json
+    """
+    emit_json(schema_document(kind.value))
+
+
+def schema_document(kind: str) -> dict[str, Any]:
+    """Return the JSON Schema of profile, cluster or plan; what the readers check beyond it are references and sums."""
+    import msgspec
+
+    from octopipe_cli.cluster import Cluster
+    from octopipe_cli.plan import Plan
+    from octopipe_cli.profile import Profile
+
+    record = {"profile": Profile, "cluster": Cluster, "plan": Plan}[kind]
+    (reference,), definitions = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
+    root = definitions.pop(reference["$ref"].rpartition("/")[2])
+    return {"$schema": DIALECT, **root, "title": f"octopipe {kind}", "$defs": definitions}

@@ -1,0 +1,97 @@
+"""Running the search from the command line: progress on a terminal, Ctrl-C keeps the best plan so far."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from types import FrameType
+from typing import Any
+
+from octopipe_cli.cluster import Cluster
+from octopipe_cli.errors import EXIT_INTERRUPTED, LimitError
+from octopipe_cli.formats import Loaded
+from octopipe_cli.plan import Plan, Request
+from octopipe_cli.profile import Profile
+
+
+def search(
+    profile: Loaded[Profile], cluster: Loaded[Cluster], request: Request, jobs: int, time_limit_s: float | None
+) -> tuple[Plan, bool]:
+    """Return the plan that was found, and whether Ctrl-C ended the search.
+
+    Raises
+    ------
+    InfeasibleError
+        Where it is proven that no plan fits.
+    LimitError
+        Where a limit was reached before there was a plan.
+    KeyboardInterrupt
+        Where Ctrl-C ended the search before there was a plan.
+    """
+    from octopipe_cli.search import make_plan
+
+    stop = threading.Event()
+    outcome: Future[Plan] = Future()
+
+    def work() -> None:
+        try:
+            with progress() as observer:
+                outcome.set_result(
+                    make_plan(
+                        profile, cluster, request, jobs=jobs, time_limit_s=time_limit_s, observer=observer, stop=stop
+                    )
+                )
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    # In a thread of its own, so that this one is free for signals while the search is inside a solver.
+    thread = threading.Thread(target=work, name="search", daemon=True)
+    with _interrupts(stop):
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.5)
+    try:
+        return outcome.result(), stop.is_set()
+    except LimitError:
+        if stop.is_set():
+            raise KeyboardInterrupt from None
+        raise
+
+
+@contextlib.contextmanager
+def _interrupts(stop: threading.Event) -> Iterator[None]:
+    """Within it the first Ctrl-C sets the event, the second ends the process at once."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            for child in multiprocessing.active_children():
+                child.kill()
+            os._exit(EXIT_INTERRUPTED)
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Any]:
+    """Yield what shows the search's progress on stderr, None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from octopipe_cli.render.progress import progress_line
+
+    with progress_line() as observer:
+        yield observer

@@ -1,0 +1,44 @@
+"""``octopipe verify``: does a plan keep every rule?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from octopipe_cli.cli.inputs import check_stdin
+from octopipe_cli.cli.output import Format, emit, emit_json
+from octopipe_cli.errors import EXIT_NO
+
+
+def verify(
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="The plan file; - is standard input.")],
+    profile: Annotated[str, typer.Option(metavar="FILE", help="The model profile the plan was made from.")],
+    cluster: Annotated[str, typer.Option(metavar="FILE", help="The cluster spec the plan was made from.")],
+    format: Annotated[Format, typer.Option(help="How the findings are printed.")] = Format.text,
+) -> None:
+    """Check a plan against its profile and cluster, rule by rule, with code that shares nothing with the search.
+
+    Leaves with 0 where the plan is valid, 1 where it is not (each finding is listed), 2 where a file cannot be read.
+
+    Example: octopipe verify llama3-8b.plan.json --profile llama3-8b.json --cluster a100-4.json
+    """
+    from octopipe_cli import verify as oracle
+    from octopipe_cli.cluster import load_cluster
+    from octopipe_cli.plan import load_plan
+    from octopipe_cli.profile import load_profile
+
+    check_stdin(PLAN=plan, profile=profile, cluster=cluster)
+    judged = load_plan(plan)
+    findings = oracle.verify(judged.value, load_profile(profile), load_cluster(cluster))
+    if format is Format.json:
+        listed = [{"rule": finding.rule, "path": finding.path, "message": finding.message} for finding in findings]
+        emit_json({"valid": not findings, "findings": listed})
+    elif findings:
+        lines = [f"  {finding.rule}, {finding.path}: {finding.message}" for finding in findings]
+        count = "1 rule is broken" if len(findings) == 1 else f"{len(findings)} findings"
+        emit("\n".join([f"{judged.file}: not valid, {count}", *lines]))
+    else:
+        emit(f"{judged.file}: valid")
+    if findings:
+        raise typer.Exit(EXIT_NO)
