@@ -57,3 +57,14 @@ def glyphs_of(console: Console) -> Glyphs:
 def write(console: Console, text: Text) -> None:
     """Print a text as it stands: lines neither wrapped nor cut, no line break added."""
     console.print(text, soft_wrap=True, end="")
+
+
+def rendered(console: Console, *texts: Text) -> str:
+    """Return texts, a blank line between them, as the console would print them.
+
+    The caller writes the string: it knows what to do where the reader has gone away.
+    """
+    with console.capture() as capture:
+        for number, text in enumerate(texts):
+            write(console, Text("\n" if number else "") + text)
+    return capture.get()

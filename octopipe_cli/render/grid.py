@@ -5,11 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Final
 
 from rich.cells import cell_len
 from rich.text import Text
 
-GAP = "  "
+GAP: Final = "  "
+LEAST_LAST_COLUMN: Final = 20
 
 
 def joined(lines: Iterable[Text]) -> Text:
@@ -29,44 +31,46 @@ def joined(lines: Iterable[Text]) -> Text:
     return whole
 
 
-def grid(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int, width: int) -> list[Text]:
-    """Return a table as lines: a dim head, one row a line.
+def grid(heads: Sequence[str], rows: Sequence[Sequence[str]], align: str, width: int) -> list[Text]:
+    """Return a table as lines: a dim head, then the rows.
 
     Parameters
     ----------
     heads, rows
         Texts of the cells.
-    left
-        How many of the last columns are aligned at their left; all others at their right.
+    align
+        A letter a column: ``l`` at the left, ``r`` at the right, ``w`` at the left and wrapped to the width (the last
+        column alone).
     width
-        Columns there are: the last table column is wrapped to what is left for it, at least 20.
+        Columns there are.
     """
     columns = list(zip(heads, *rows, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
     before = sum(wide + len(GAP) for wide in widths[:-1])
-    widths[-1] = min(widths[-1], max(width - before, 20))
     lines = []
     for number, row in enumerate([heads, *rows]):
-        wrapped = textwrap.wrap(row[-1], widths[-1], break_on_hyphens=False) or [""] if left else [row[-1]]
-        cells = [*row[:-1], wrapped[0]]
-        first = len(cells) - left
-        text = GAP.join(
-            _padded(cell, wide, at >= first) for at, (cell, wide) in enumerate(zip(cells, widths, strict=True))
-        )
         style = "dim" if number == 0 else ""
-        lines.append(Text(text, style=style))
-        lines += [Text(" " * before + more, style=style) for more in wrapped[1:]]
+        *cells, last = row
+        more: list[str] = []
+        if align[-1] == "w":
+            last, *more = _broken(last, max(width - before, LEAST_LAST_COLUMN))
+        padded = (_padded(*column) for column in zip([*cells, last], widths, align, strict=True))
+        lines.append(Text(GAP.join(padded), style=style))
+        lines += [Text(" " * before + part, style=style) for part in more]
     return lines
 
 
-def _padded(cell: str, width: int, left: bool) -> str:
+def _padded(cell: str, width: int, align: str) -> str:
     blank = " " * (width - cell_len(cell))
-    return cell + blank if left else blank + cell
+    return blank + cell if align == "r" else cell + blank
+
+
+def _broken(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def wrapped(label: str, text: str, width: int) -> list[Text]:
     """Return a labelled text as lines, those after the first indented to where the text begins."""
-    first, *others = textwrap.wrap(text, max(width - len(label), 20), break_on_hyphens=False) or [""]
-    head = Text(label, style="")
-    head.stylize("dim")
-    return [head.append(first), *(Text(" " * len(label) + line) for line in others)]
+    first, *others = _broken(text, max(width - len(label), LEAST_LAST_COLUMN))
+    head = Text().append(label, style="dim").append(first)
+    return [head, *(Text(" " * len(label) + line) for line in others)]

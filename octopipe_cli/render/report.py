@@ -31,11 +31,11 @@ MANY_STAGES: Final = 64
 
 
 def report(plan: Plan, timeline: Timeline, width: int = 80, glyphs: Glyphs = BLOCKS) -> Text:
-    """Return the report of a plan: its times against bound and baseline, its ranks, its stages, how the search ended."""
+    """Return the report of a plan: its times against bound and baseline, its ranks, stages and search."""
     width = max(width, LEAST_WIDTH)
     lines: list[Text] = []
     for label, text in _facts(plan, timeline):
-        lines += wrapped(label.ljust(LABEL), glyphs.plain(text), width)
+        lines += wrapped(label.ljust(LABEL), glyphs.name(glyphs.plain(text)), width)
     lines.append(Text())
     lines += _rank_table(timeline, glyphs, width)
     lines.append(Text())
@@ -68,8 +68,8 @@ def _facts(plan: Plan, timeline: Timeline) -> Iterator[tuple[str, str]]:
     yield (
         "search",
         (
-            f"engine {request.engine}, effort {request.effort}, seed {request.seed}; stopped by {plan.search.stopped_by}"
-            + (", reproducible" if plan.search.reproducible else ", not reproducible")
+            f"engine {request.engine}, effort {request.effort}, seed {request.seed}; "
+            f"stopped by {plan.search.stopped_by}, {'' if plan.search.reproducible else 'not '}reproducible"
         ),
     )
 
@@ -154,7 +154,7 @@ def _rank_table(timeline: Timeline, glyphs: Glyphs, width: int) -> list[Text]:
             most = glyphs.infinity if limit is None else gibibyte_text(limit)
             free = "" if limit is None else gibibyte_text(limit - peak)
             rows[r] += [gibibyte_text(pipeline.state_bytes(r)), gibibyte_text(peak), most, free]
-    return grid(heads, rows, 0, width)
+    return grid(heads, rows, "r" * len(heads), width)
 
 
 def _stage_table(plan: Plan, timeline: Timeline, glyphs: Glyphs, width: int) -> list[Text]:
@@ -172,7 +172,7 @@ def _stage_table(plan: Plan, timeline: Timeline, glyphs: Glyphs, width: int) -> 
             kinds = glyphs.name(kinds_text(stage_kinds(held.kinds))) or "-"
             mark = " (recomputed)" if held.recompute else ""
             rows.append(["" if at else str(rank), str(stage), loads[stage], layers, kinds + mark])
-    return grid(heads, rows, 2, width)
+    return grid(heads, rows, "rrrlw", width)
 
 
 def _short_stage_table(plan: Plan, timeline: Timeline, width: int) -> list[Text]:
@@ -182,7 +182,7 @@ def _short_stage_table(plan: Plan, timeline: Timeline, width: int) -> list[Text]
         parts = [f"{s}:{_layers_text(plan.stages[s])}{mark}" for s, mark in zip(stages, marks, strict=True)]
         rows.append([str(rank), "  ".join(parts)])
     note = " (r: recomputed)" if any(stage.recompute for stage in plan.stages) else ""
-    return grid(["rank", f"stage:layers{note}"], rows, 1, width)
+    return grid(["rank", f"stage:layers{note}"], rows, "rw", width)
 
 
 def _layers_text(stage: PlanStage) -> str:

@@ -1,0 +1,119 @@
+"""``octopipe show``: the Gantt chart and the report of a plan, from its file alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated
+
+import typer
+
+from octopipe_cli.cli.output import Format, emit, emit_json, warn
+from octopipe_cli.errors import InputError
+from octopipe_cli.plan import Plan
+from octopipe_cli.simulate import Timeline
+
+PART = "Part of the chart"
+
+
+def show(
+    plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="Plan file; - is standard input.")],
+    output_format: Annotated[
+        Format, typer.Option("--format", help="text: chart and report; json: the report's figures, in ns and bytes.")
+    ] = Format.text,
+    no_gantt: Annotated[bool, typer.Option("--no-gantt", help="Leave out the chart.")] = False,
+    width: Annotated[
+        int | None,
+        typer.Option(
+            "--width", metavar="COLUMNS", min=1, max=10_000, help="Width, at least 60 [default: the terminal's]."
+        ),
+    ] = None,
+    from_ms: Annotated[
+        float | None,
+        typer.Option("--from", metavar="MS", help="Show the time from here on, in milliseconds.", rich_help_panel=PART),
+    ] = None,
+    to_ms: Annotated[
+        float | None,
+        typer.Option("--to", metavar="MS", help="Show the time up to here, in milliseconds.", rich_help_panel=PART),
+    ] = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option("--ranks", metavar="LIST", help="Show these ranks: 0,2-5.", rich_help_panel=PART),
+    ] = None,
+) -> None:
+    """Show the Gantt chart and the report of a plan, from its file alone.
+
+    Example: octopipe show model.plan.json --from 100 --to 250 --ranks 0,2-5
+    """
+    from octopipe_cli.cli.replay import replay
+    from octopipe_cli.plan import load_plan
+
+    if no_gantt or output_format is Format.json:
+        _refuse_parts({"--from": from_ms, "--to": to_ms, "--ranks": ranks})
+    plan = load_plan(plan_file).value
+    timeline = replay(plan, plan_file)
+    chosen = None if ranks is None else parse_ranks(ranks, len(plan.ranks))
+    _warn_if_stale(plan, timeline, plan_file)
+    if output_format is Format.json:
+        from octopipe_cli.render.report import report_document
+
+        emit_json(report_document(plan, timeline))
+        return
+    from octopipe_cli.render.console import glyphs_of, make_console, rendered
+    from octopipe_cli.render.gantt import gantt
+    from octopipe_cli.render.report import report
+
+    console = make_console(width=width)
+    glyphs = glyphs_of(console)
+    texts = [report(plan, timeline, console.width, glyphs)]
+    if not no_gantt:
+        begin, end = _nanoseconds("--from", from_ms), _nanoseconds("--to", to_ms)
+        texts.insert(0, gantt(plan, timeline, console.width, glyphs, begin or 0, end, chosen))
+    emit(rendered(console, *texts))
+
+
+def parse_ranks(text: str, num_ranks: int) -> tuple[int, ...]:
+    """Return the ranks of a list like ``0,2-5``, each once, in the order named.
+
+    Raises
+    ------
+    InputError
+        Where it is no such list, or names a rank that does not exist.
+    """
+    chosen: dict[int, None] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?", part, re.ASCII)
+        first = int(match[1]) if match else num_ranks
+        last = int(match[2]) if match and match[2] else first
+        if not first <= last < num_ranks:
+            raise InputError(
+                "--ranks is no list of this plan's ranks",
+                found=text,
+                expected=f"ranks 0 to {num_ranks - 1}: single ones, or a range like 2-5, separated by commas",
+            )
+        chosen.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(chosen)
+
+
+def _nanoseconds(name: str, milliseconds: float | None) -> int | None:
+    if milliseconds is None:
+        return None
+    if not math.isfinite(milliseconds) or milliseconds < 0:
+        raise InputError(f"{name} is no time", found=str(milliseconds), expected="milliseconds, 0 or more")
+    return round(milliseconds * 1e6)
+
+
+def _refuse_parts(options: dict[str, object]) -> None:
+    """Raise where an option chooses a part of a chart that is not drawn."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InputError(
+            f"{given[0]} chooses a part of the chart, and there is none",
+            remedy="leave out --no-gantt and --format json",
+        )
+
+
+def _warn_if_stale(plan: Plan, timeline: Timeline, file: str) -> None:
+    said, found = plan.predicted.step_time_ns, timeline.step_time_ns
+    if said != found:
+        warn(f"{file} predicts a step time of {said} ns, its own orders give {found} ns: `octopipe verify` tells more")

@@ -1,0 +1,137 @@
+"""The tables of `compare` and `profile show`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.text import Text
+
+from octopipe_cli.profile import Kind, Profile, Times
+from octopipe_cli.render.glyphs import BLOCKS, Glyphs
+from octopipe_cli.render.grid import grid, joined
+from octopipe_cli.render.words import count_text, decimal_text, gibibyte_text, percent_text, size_text, time_column
+
+SIZES: Final = {
+    "state": "state_bytes",
+    "activation": "activation_bytes",
+    "weight act.": "weight_activation_bytes",
+    "output": "output_bytes",
+    "workspace": "workspace_bytes",
+}
+
+
+def compare_table(rows: Sequence[Mapping[str, Any]], glyphs: Glyphs = BLOCKS, width: int = 100) -> Text:
+    """Return the table of schedules, in the order given, the fastest that fits in bold.
+
+    Each row has schedule, partition, stages_per_rank, recompute, step_time_ns, span_ns, bubble_ratio,
+    peak_memory_bytes (of each rank, or the largest), fits, and speedup: how many times as fast the plan is, None where
+    there is no plan.
+    """
+    step_unit, steps = time_column(row["step_time_ns"] for row in rows)
+    span_unit, spans = time_column(row["span_ns"] for row in rows)
+    with_speedup = any(row["speedup"] is not None for row in rows)
+    heads = ["schedule", "partition", "stages/rank", "recompute"]
+    heads += [f"step {glyphs.plain(step_unit)}", f"span {glyphs.plain(span_unit)}", "bubble %", "peak GiB", "fits"]
+    heads += ["plan is faster by"] if with_speedup else []
+    table = []
+    for row, step, span in zip(rows, steps, spans, strict=True):
+        peak = row["peak_memory_bytes"]
+        cells = [glyphs.name(row["schedule"]), glyphs.name(row["partition"]), str(row["stages_per_rank"])]
+        cells += [_recompute_text(row["recompute"]), step, span, _ratio_text(row["bubble_ratio"], 100, 1)]
+        cells += [
+            gibibyte_text(peak if isinstance(peak, int) else max(peak, default=0)),
+            "yes" if row["fits"] else "NO",
+        ]
+        if with_speedup:
+            cells.append("" if row["speedup"] is None else f"{_ratio_text(row['speedup'], 1, 3)}x")
+        table.append(cells)
+    lines = grid(heads, table, "llrlrrrrl" + "r" * with_speedup, width)
+    fitting = [row["step_time_ns"] for row in rows if row["fits"]]
+    for row, line in zip(rows, lines[1:], strict=True):
+        if row["fits"] and row["step_time_ns"] == min(fitting):
+            line.style = "bold"
+        elif not row["fits"]:
+            line.style = "dim"
+    return joined(lines)
+
+
+def _recompute_text(recompute: object) -> str:
+    return {True: "yes", False: "no"}[recompute] if isinstance(recompute, bool) else str(recompute)
+
+
+def _ratio_text(ratio: float, times: int, digits: int) -> str:
+    """Return a ratio as a decimal; ratios are floats already, so this one is rounded as floats are."""
+    return f"{ratio * times:.{digits}f}"
+
+
+def profile_table(profile: Profile, glyphs: Glyphs = BLOCKS, width: int = 100) -> Text:
+    """Return the tables of a profile: for each hardware the times by kind, then parameters and sizes by kind.
+
+    Times and parameters are of one layer, with the kind's share of the model's whole time; the last line is the whole
+    model. Sizes are of one layer and, but for the state, one micro-batch.
+    """
+    counts = Counter(profile.layer_kinds)
+    names = [name for name in profile.kinds if name in counts]
+    lines: list[Text] = []
+    for hardware in profile.hardware:
+        lines += _times_table(profile, hardware, names, counts, glyphs, width)
+        lines.append(Text())
+    return joined([*lines, *_sizes_table(profile, names, counts, glyphs, width)])
+
+
+def _times_table(
+    profile: Profile, hardware: str, names: Sequence[str], counts: Mapping[str, int], glyphs: Glyphs, width: int
+) -> list[Text]:
+    heads = ["kind", "layers", "F ms", "I ms", "W ms", "B ms", "time %"]
+    times = {name: profile.kinds[name].times[hardware] for name in names}
+    with_step = any(time.step_ms for time in times.values())
+    columns = {name: _columns_ns(time, with_step) for name, time in times.items()}
+    heads += ["step ms"] if with_step else []
+    total = [sum(columns[name][at] * counts[name] for name in names) for at in range(len(heads) - 3)]
+    work = {name: (columns[name][0] + columns[name][3]) * counts[name] for name in names}
+    rows = [
+        [glyphs.name(name), str(counts[name]), *_times_row(columns[name], work[name], sum(work.values()))]
+        for name in names
+    ]
+    rows.append(["all", str(sum(counts[name] for name in names)), *_times_row(total, 1, 1)])
+    table = grid(heads, rows, "l" + "r" * (len(heads) - 1), width)
+    return [Text(f"times on {glyphs.name(hardware)}, a layer and micro-batch", style="bold"), *table]
+
+
+def _columns_ns(times: Times, with_step: bool) -> list[int]:
+    """Return F, I, W, B and, where any kind has one, the optimizer step in whole ns."""
+    parts = [times.forward_ms, times.backward_input_ms, times.backward_weight_ms]
+    nanoseconds = [round(part * 1e6) for part in parts]
+    whole = times.backward_ms
+    nanoseconds.append(nanoseconds[1] + nanoseconds[2] if whole is None else round(whole * 1e6))
+    return [*nanoseconds, round(times.step_ms * 1e6)] if with_step else nanoseconds
+
+
+def _times_row(columns: Sequence[int], work: int, whole: int) -> list[str]:
+    texts = [decimal_text(time, 10**6, 3) for time in columns]
+    return [*texts[:4], percent_text(work, whole), *texts[4:]]
+
+
+def _sizes_table(
+    profile: Profile, names: Sequence[str], counts: Mapping[str, int], glyphs: Glyphs, width: int
+) -> list[Text]:
+    def of(kind: Kind, size: str) -> int:
+        value: int = getattr(kind, size)
+        return value
+
+    heads = ["kind", "layers", "parameters", *SIZES]
+    rows = []
+    for name in names:
+        kind = profile.kinds[name]
+        whole = "" if kind.splittable else " (not split)"
+        sizes = [size_text(of(kind, size)) for size in SIZES.values()]
+        rows.append([glyphs.name(name) + whole, str(counts[name]), count_text(kind.parameters), *sizes])
+    parameters = sum(profile.kinds[name].parameters * counts[name] for name in names)
+    sums = {size: sum(of(profile.kinds[name], size) * counts[name] for name in names) for size in SIZES.values()}
+    # Workspaces are used one at a time, outputs only at cuts: their sums would mean nothing.
+    totals = ["" if size in ("output_bytes", "workspace_bytes") else size_text(sums[size]) for size in SIZES.values()]
+    rows.append(["all", str(sum(counts[name] for name in names)), count_text(parameters), *totals])
+    title = "parameters and memory, a layer (activations and after: a layer and micro-batch)"
+    return [Text(title, style="bold"), *grid(heads, rows, "l" + "r" * (len(heads) - 1), width)]
