@@ -1,0 +1,604 @@
+"""The compiled greedy list scheduler: stage costs and priorities -> a schedule, within every rank's memory.
+
+Event-driven. The rank whose next action can start first acts; a rank takes the F or backward (I or B) that can start
+first, ties by least priority, and fills the gap before it with a W that fits. Under memory limits an action is
+admitted only if what it holds afterwards leaves room for the oldest micro-batches to go on, which keeps the greedy
+rule from running into a wall (design, section 5). All arithmetic is on 64-bit integers.
+
+The kernels take named tuples of arrays and write into scratch arrays made once, so that a call allocates nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from octopipe_cli.pipeline import Pipeline
+from octopipe_cli.plan import Action, ActionKind, Orders
+
+Ints = NDArray[np.int64]
+
+#: More than any time; what a kernel returns where there is no schedule, or none within the cut-off.
+NEVER: Final = 1 << 61
+UNLIMITED: Final = 1 << 61
+
+FORWARD, BACKWARD, WEIGHT, WHOLE, NOTHING = 0, 1, 2, 3, -1
+
+
+# Rows of the arrays below.
+AHEAD, BACK = 0, 1
+HELD, KEPT, EARLY, WORK_F, WORK_B, INPUT, OUTPUT = range(7)
+ROOM, SLOT = 0, 1
+
+
+class StageCosts(NamedTuple):
+    """What stages cost.
+
+    Attributes
+    ----------
+    rank
+        Shape (stages,).
+    times
+        Shape (4, stages, 1), or (4, stages, micro-batches) where these differ: F, I, W, B in ns (rows FORWARD,
+        BACKWARD, WEIGHT, WHOLE), overhead and recomputation included.
+    fused
+        Shape (stages, 1) or (stages, micro-batches): 1 where B runs, 0 where I and W do.
+    lags
+        Shape (2, stages): transfer to the next, to the previous stage (rows AHEAD, BACK).
+    sizes
+        Shape (7, stages), bytes: HELD from F to I or B, KEPT from I to W, EARLY what of that is there from the start
+        of I (recomputed stages), WORK_F and WORK_B while F, while I or B runs, INPUT and OUTPUT boundary tensors.
+    """
+
+    rank: Ints
+    times: Ints
+    fused: Ints
+    lags: Ints
+    sizes: Ints
+
+
+class Scratch(NamedTuple):
+    """Arrays the scheduler works in; see `new_scratch`."""
+
+    arrival: Ints  # (2, stages, micro-batches): when the input of F, of the backward is there
+    stage: Ints  # (4, stages): F's, backwards, W's started; place in `ready`
+    ready: Ints  # (5, stages): by rank, its stages together: the stage, when its next F and backward can start, and
+    #              their priorities
+    rank: Ints  # (9, ranks + 1): named in `schedule`
+    change: Ints  # (4, stages): what F, what a backward adds to its rank's bytes, for good and at the most (but KEPT)
+    book: Ints  # (4, ranks): bytes held now; at the most while the current action runs; the oldest micro-batch that
+    #             has not entered all stages; what it still has to hold there
+    tree: Ints  # (2 x a power of two,): winner tree over the ranks, who can act first; at 0, the actions started
+    first: Ints  # (ranks + 1,): where a rank's stages begin in `ready`
+
+
+def new_scratch(num_stages: int, num_ranks: int, num_microbatches: int) -> Scratch:
+    """Return scratch arrays for up to that many stages."""
+    leaves = 1
+    while leaves < num_ranks:
+        leaves *= 2
+    return Scratch(
+        np.zeros((2, num_stages, num_microbatches), np.int64),
+        np.zeros((4, num_stages), np.int64),
+        np.zeros((5, num_stages), np.int64),
+        np.zeros((9, num_ranks + 1), np.int64),
+        np.zeros((4, num_stages), np.int64),
+        np.zeros((4, num_ranks), np.int64),
+        np.zeros(2 * leaves, np.int64),
+        np.zeros(num_ranks + 1, np.int64),
+    )
+
+
+# Rows of `Scratch.book` and of `Scratch.change`.
+NOW, RUNNING, OLDEST, REST = range(4)
+NET_F, PEAK_F, NET_B, PEAK_B = range(4)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _neighbour_admits(e, out, begin, until_arrival, newer, m, memory, book, free):  # type: ignore[no-untyped-def]
+    """Return when an action may start whose result of `out` bytes goes to rank e, not before `begin`; -1 if not yet.
+
+    `until_arrival` is the time from its start to the arrival; `newer` is 0 for the oldest micro-batch of all, which
+    may use the reserve. What the neighbour gives back at the end of its running action counts from then on.
+    """
+    spare = memory[ROOM, e] - book[NOW, e] - out - newer * memory[SLOT, e]
+    if m > book[OLDEST, e]:
+        spare -= book[REST, e]
+    if spare < 0:
+        return np.int64(-1)
+    if book[RUNNING, e] + out > memory[ROOM, e]:
+        return max(begin, free[e] - until_arrival)
+    return begin
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, extra, scratch, cutoff, log):  # type: ignore[no-untyped-def]
+    """Return the step time of the greedy schedule of the first n stages, or NEVER.
+
+    Parameters
+    ----------
+    step
+        Time after the last action, by rank.
+    memory
+        Shape (2, ranks), bytes: ROOM for micro-batches (limit less state) and SLOT, the reserve in it for the oldest
+        of them; or None where no rank is limited (compiled apart, so that it costs nothing there).
+    modes
+        (blocking, by span): whether senders wait for their transfers, whether the longest span is wanted instead of
+        the step time.
+    rule
+        (offset, bias, slack): priority of F is micro-batch x offset + path so far, the backward's is shifted down by
+        bias; a W may be longer than the gap it fills by slack. All in ns.
+    extra
+        Shape (2, stages, micro-batches) or (2, 0, 0): added to the priorities of F and of the backward.
+    cutoff
+        Give up as soon as the step time must exceed it.
+    log
+        Shape (actions, 4): written with stage, kind (0 F, 1 I or B, 2 W), micro-batch, start; or (0, 4).
+    """
+    offset, bias, slack = rule
+    blocking, by_span = modes
+    arrival, tree, first = scratch.arrival, scratch.tree, scratch.first
+    started_f, started_b, started_w = scratch.stage[0], scratch.stage[1], scratch.stage[2]
+    place = scratch.stage[3]
+    change = scratch.change
+    member, ready_f, ready_b = scratch.ready[0], scratch.ready[1], scratch.ready[2]
+    urge_f, urge_b = scratch.ready[3], scratch.ready[4]
+    free, when, what, which = scratch.rank[0], scratch.rank[1], scratch.rank[2], scratch.rank[3]
+    todo, waits, last_end, origin = scratch.rank[4], scratch.rank[5], scratch.rank[6], scratch.rank[7]
+    dirty = scratch.rank[8]
+    rank_of, times, fused, lags, sizes, book = (
+        costs.rank,
+        costs.times,
+        costs.fused,
+        costs.lags,
+        costs.sizes,
+        scratch.book,
+    )
+    vary = 0 if times.shape[2] == 1 else -1  # micro-batch & vary: its column
+    pick = 0 if fused.shape[1] == 1 else -1
+    with_extra = extra.shape[1] > 0
+    logging = log.shape[0] > 0
+    leaves = tree.shape[0] // 2
+
+    for d in range(num_ranks):
+        first[d] = 0
+        free[d] = 0
+        todo[d] = step[d]
+        book[NOW, d] = 0
+        book[RUNNING, d] = 0
+        book[OLDEST, d] = 0
+        book[REST, d] = 0
+        waits[d] = 0
+        last_end[d] = 0
+        origin[d] = -1 if by_span else 0
+        dirty[d] = d
+    first[num_ranks] = 0
+    when[num_ranks] = NEVER
+    total = 0
+    for s in range(n):
+        first[rank_of[s] + 1] += 1
+    for d in range(num_ranks):
+        first[d + 1] += first[d]
+        which[d] = first[d]
+    length = np.int64(0)
+    for s in range(n):
+        d = rank_of[s]
+        q = which[d]
+        which[d] = q + 1
+        place[s] = q
+        member[q] = s
+        started_f[s] = 0
+        started_b[s] = 0
+        started_w[s] = 0
+        ready_f[q] = NEVER
+        ready_b[q] = NEVER
+        urge_f[q] = length
+        if with_extra:
+            urge_f[q] += extra[0, s, 0]
+        length += times[FORWARD, s, 0] + lags[AHEAD, s]
+        if vary == 0 and pick == 0:
+            if fused[s, 0]:
+                todo[d] += num_microbatches * (times[FORWARD, s, 0] + times[WHOLE, s, 0])
+                total += 2 * num_microbatches
+            else:
+                todo[d] += num_microbatches * (times[FORWARD, s, 0] + times[BACKWARD, s, 0] + times[WEIGHT, s, 0])
+                total += 3 * num_microbatches
+        else:
+            for m in range(num_microbatches):
+                if fused[s, m & pick]:
+                    todo[d] += times[FORWARD, s, m & vary] + times[WHOLE, s, m & vary]
+                    total += 2
+                else:
+                    todo[d] += times[FORWARD, s, m & vary] + times[BACKWARD, s, m & vary] + times[WEIGHT, s, m & vary]
+                    total += 3
+    length -= bias
+    for s in range(n - 1, -1, -1):
+        urge_b[place[s]] = length
+        if with_extra:
+            urge_b[place[s]] += extra[1, s, 0]
+        length += (times[WHOLE, s, 0] if fused[s, 0] else times[BACKWARD, s, 0]) + lags[BACK, s]
+    ready_f[place[0]] = 0
+    if memory is not None:
+        for s in range(n):
+            d = rank_of[s]
+            book[REST, d] += sizes[HELD, s]
+            change[NET_F, s] = sizes[HELD, s]
+            change[NET_B, s] = -sizes[HELD, s]
+            if s > 0:
+                change[NET_F, s] -= sizes[INPUT, s]
+                if rank_of[s - 1] == d:
+                    change[NET_B, s] += sizes[INPUT, s]
+            change[PEAK_F, s] = change[NET_F, s] + sizes[WORK_F, s]
+            change[PEAK_B, s] = sizes[WORK_B, s]
+            if s < n - 1:
+                change[NET_B, s] -= sizes[OUTPUT, s]
+                if rank_of[s + 1] == d:
+                    change[NET_F, s] += sizes[OUTPUT, s]
+    for i in range(leaves):
+        tree[leaves + i] = min(i, num_ranks)
+    for d in range(num_ranks):
+        when[d] = NEVER
+    for i in range(leaves - 1, 0, -1):
+        tree[i] = tree[2 * i]
+    num_dirty = num_ranks
+    waiting = 0
+    count = 0
+    while count < total:
+        for i in range(num_dirty):
+            e = dirty[i]
+            now = free[e]
+            short = False
+            waits_for = 0
+            barred = np.int64(-1)  # a stage whose neighbour has no room; a second one ends the search
+            barred_kind = NOTHING
+            again = True
+            while again:
+                again = False
+                begin = NEVER
+                best = NEVER
+                kind = NOTHING
+                chosen = np.int64(-1)
+                for q in range(first[e], first[e + 1]):
+                    t = max(ready_b[q], now)
+                    if t < begin or (t == begin and urge_b[q] < best):
+                        admitted = True
+                        if memory is not None:
+                            s = member[q]
+                            if s == barred and barred_kind == BACKWARD:
+                                admitted = False
+                            else:
+                                peak = change[PEAK_B, s]
+                                net = change[NET_B, s]
+                                if fused[s, started_b[s] & pick] == 0:
+                                    peak += sizes[EARLY, s]
+                                    net += sizes[KEPT, s]
+                                spare = memory[ROOM, e] - book[NOW, e]
+                                if peak > spare:
+                                    admitted = False
+                                elif net > 0:
+                                    if started_b[s] > started_b[0]:
+                                        spare -= memory[SLOT, e]
+                                    admitted = net <= spare
+                                if not admitted:
+                                    short = True
+                        if admitted:
+                            begin = t
+                            best = urge_b[q]
+                            kind = BACKWARD
+                            chosen = member[q]
+                    t = max(ready_f[q], now)
+                    if t < begin or (t == begin and urge_f[q] < best):
+                        admitted = True
+                        if memory is not None:
+                            s = member[q]
+                            if s == barred and barred_kind == FORWARD:
+                                admitted = False
+                            else:
+                                m = started_f[s]
+                                spare = memory[ROOM, e] - book[NOW, e]
+                                if change[PEAK_F, s] > spare:
+                                    admitted = False
+                                else:
+                                    if m > started_b[0]:
+                                        spare -= memory[SLOT, e]
+                                    if m > book[OLDEST, e]:
+                                        spare -= book[REST, e]
+                                    admitted = change[NET_F, s] <= spare
+                                if not admitted:
+                                    short = True
+                        if admitted:
+                            begin = t
+                            best = urge_f[q]
+                            kind = FORWARD
+                            chosen = member[q]
+                if memory is not None and chosen >= 0:
+                    t = begin
+                    if kind == FORWARD and chosen < n - 1 and rank_of[chosen + 1] != e and sizes[OUTPUT, chosen] > 0:
+                        m = started_f[chosen]
+                        lag = times[FORWARD, chosen, m & vary] + lags[AHEAD, chosen]
+                        newer = 1 if m > started_b[0] else 0
+                        to = rank_of[chosen + 1]
+                        t = _neighbour_admits(to, sizes[OUTPUT, chosen], t, lag, newer, m, memory, book, free)
+                    elif kind == BACKWARD and chosen > 0 and rank_of[chosen - 1] != e and sizes[INPUT, chosen] > 0:
+                        m = started_b[chosen]
+                        lag = (
+                            times[WHOLE if fused[chosen, m & pick] else BACKWARD, chosen, m & vary] + lags[BACK, chosen]
+                        )
+                        newer = 1 if m > started_b[0] else 0
+                        to = rank_of[chosen - 1]
+                        t = _neighbour_admits(to, sizes[INPUT, chosen], t, lag, newer, m, memory, book, free)
+                    if t >= 0:
+                        begin = t
+                    else:
+                        waits_for = 1
+                        again = barred < 0
+                        barred = chosen
+                        barred_kind = kind
+                        begin = NEVER
+                        kind = NOTHING
+                        chosen = np.int64(-1)
+            if begin > now:
+                longest = begin - now + slack
+                most = np.int64(-1)
+                for q in range(first[e], first[e + 1]):
+                    s = member[q]
+                    if started_w[s] < started_b[s]:
+                        w = times[WEIGHT, s, started_w[s] & vary]
+                        if w <= longest and w > most:
+                            most = w
+                            kind = WEIGHT
+                            chosen = s
+                if memory is not None and short:  # the W that frees most
+                    most = np.int64(0)
+                    for q in range(first[e], first[e + 1]):
+                        s = member[q]
+                        if started_w[s] < started_b[s] and sizes[KEPT, s] > most:
+                            most = sizes[KEPT, s]
+                            kind = WEIGHT
+                            chosen = s
+                if kind == WEIGHT:
+                    begin = now
+            when[e] = begin
+            what[e] = kind
+            which[e] = chosen
+            if memory is not None:
+                waiting += waits_for - waits[e]
+                waits[e] = waits_for
+            i_node = (leaves + e) >> 1
+            while i_node > 0:
+                left = tree[2 * i_node]
+                right = tree[2 * i_node + 1]
+                tree[i_node] = left if when[left] <= when[right] else right
+                i_node >>= 1
+        d = tree[1]
+        now = when[d]
+        if now >= NEVER:
+            tree[0] = count
+            return NEVER
+        s = which[d]
+        kind = what[d]
+        dirty[0] = d
+        num_dirty = 1
+        if memory is not None and kind != WEIGHT:  # the neighbour may have filled up since this was decided
+            t = now
+            if kind == FORWARD and s < n - 1 and rank_of[s + 1] != d and sizes[OUTPUT, s] > 0:
+                m = started_f[s]
+                lag = times[FORWARD, s, m & vary] + lags[AHEAD, s]
+                newer = 1 if m > started_b[0] else 0
+                t = _neighbour_admits(rank_of[s + 1], sizes[OUTPUT, s], now, lag, newer, m, memory, book, free)
+            elif kind == BACKWARD and s > 0 and rank_of[s - 1] != d and sizes[INPUT, s] > 0:
+                m = started_b[s]
+                lag = times[WHOLE if fused[s, m & pick] else BACKWARD, s, m & vary] + lags[BACK, s]
+                newer = 1 if m > started_b[0] else 0
+                t = _neighbour_admits(rank_of[s - 1], sizes[INPUT, s], now, lag, newer, m, memory, book, free)
+            if t != now:
+                continue
+        if origin[d] < 0:
+            origin[d] = now
+        if now - origin[d] + todo[d] > cutoff:
+            tree[0] = count
+            return NEVER
+        lag = np.int64(0)
+        if kind == FORWARD:
+            m = started_f[s]
+            started_f[s] = m + 1
+            spent = times[FORWARD, s, m & vary]
+            end = now + spent
+            q = place[s]
+            if m + 1 < num_microbatches:
+                urge_f[q] += offset
+                if with_extra:
+                    urge_f[q] += extra[0, s, m + 1] - extra[0, s, m]
+                if s > 0:
+                    ready_f[q] = arrival[0, s, m + 1] if m + 1 < started_f[s - 1] else NEVER
+            else:
+                ready_f[q] = NEVER
+            if s < n - 1:
+                e = rank_of[s + 1]
+                lag = lags[AHEAD, s]
+                arrival[0, s + 1, m] = end + lag
+                if started_f[s + 1] == m:
+                    ready_f[place[s + 1]] = end + lag
+                    if e != d:
+                        dirty[1] = e
+                        num_dirty = 2
+            else:
+                arrival[1, s, m] = end
+                if started_b[s] == m:
+                    ready_b[q] = end
+        elif kind == BACKWARD:
+            m = started_b[s]
+            started_b[s] = m + 1
+            if fused[s, m & pick]:
+                spent = times[WHOLE, s, m & vary]
+                if started_w[s] == m:
+                    started_w[s] = m + 1
+            else:
+                spent = times[BACKWARD, s, m & vary]
+            end = now + spent
+            q = place[s]
+            if m + 1 < num_microbatches:
+                urge_b[q] += offset
+                if with_extra:
+                    urge_b[q] += extra[1, s, m + 1] - extra[1, s, m]
+                there = started_f[s] if s == n - 1 else started_b[s + 1]
+                ready_b[q] = arrival[1, s, m + 1] if m + 1 < there else NEVER
+            else:
+                ready_b[q] = NEVER
+            if s > 0:
+                e = rank_of[s - 1]
+                lag = lags[BACK, s]
+                arrival[1, s - 1, m] = end + lag
+                if started_b[s - 1] == m:
+                    ready_b[place[s - 1]] = end + lag
+                    if e != d:
+                        dirty[1] = e
+                        num_dirty = 2
+        else:
+            m = started_w[s]
+            spent = times[WEIGHT, s, m & vary]
+            end = now + spent
+            started_w[s] = m + 1
+            while started_w[s] < started_b[s] and fused[s, started_w[s] & pick]:
+                started_w[s] += 1
+        if logging:
+            log[count, 0] = s
+            log[count, 1] = kind
+            log[count, 2] = m
+            log[count, 3] = now
+        if memory is not None:
+            before = book[NOW, d]
+            if kind == WEIGHT:
+                book[RUNNING, d] = before
+                book[NOW, d] = before - sizes[KEPT, s]
+            elif kind == FORWARD:
+                book[RUNNING, d] = before + change[PEAK_F, s]
+                book[NOW, d] = before + change[NET_F, s]
+                if s < n - 1 and rank_of[s + 1] != d:
+                    e = rank_of[s + 1]
+                    book[NOW, e] += sizes[OUTPUT, s]
+                    book[RUNNING, e] += sizes[OUTPUT, s]
+                    dirty[1] = e
+                    num_dirty = 2
+                if m == book[OLDEST, d]:  # what the oldest micro-batch here still has to enter
+                    oldest = NEVER
+                    for q in range(first[d], first[d + 1]):
+                        oldest = min(oldest, started_f[member[q]])
+                    rest = np.int64(0)
+                    for q in range(first[d], first[d + 1]):
+                        if started_f[member[q]] <= oldest:
+                            rest += sizes[HELD, member[q]]
+                    book[OLDEST, d] = oldest
+                    book[REST, d] = rest
+            else:
+                book[RUNNING, d] = before + change[PEAK_B, s]
+                book[NOW, d] = before + change[NET_B, s]
+                if fused[s, m & pick] == 0:
+                    book[RUNNING, d] += sizes[EARLY, s]
+                    book[NOW, d] += sizes[KEPT, s]
+                if s > 0 and rank_of[s - 1] != d:
+                    e = rank_of[s - 1]
+                    book[NOW, e] += sizes[INPUT, s]
+                    book[RUNNING, e] += sizes[INPUT, s]
+                    dirty[1] = e
+                    num_dirty = 2
+            if waiting > 0:
+                for e in range(num_ranks):
+                    if waits[e] and e != d and (num_dirty == 1 or e != dirty[1]):
+                        dirty[num_dirty] = e
+                        num_dirty += 1
+        last_end[d] = end
+        free[d] = end + lag if blocking else end
+        todo[d] -= spent
+        count += 1
+    tree[0] = count
+    result = np.int64(0)
+    for d in range(num_ranks):
+        result = max(result, last_end[d] - max(origin[d], 0) + step[d])
+    return result
+
+
+def stage_costs(pipeline: Pipeline, fused: tuple[bool, ...] | None = None) -> tuple[StageCosts, Ints, Ints | None]:
+    """Return the arrays of a pipeline: stage costs, step times by rank, memory (None where no rank is limited).
+
+    Parameters
+    ----------
+    fused
+        Which stages run B instead of I and W; those that may not split do so always.
+    """
+    n = pipeline.num_stages
+    whole = [not pipeline.may_split(s) or (fused is not None and fused[s]) for s in range(n)]
+    sizes = [stage.bytes for stage in pipeline.stages]
+
+    times = [[[stage.action_ns.get(kind, 0)] for stage in pipeline.stages] for kind in ("F", "I", "W", "B")]
+    rows = [
+        [size.held for size in sizes],
+        [0 if w else size.weight for w, size in zip(whole, sizes, strict=True)],
+        [size.weight if stage.recompute else 0 for stage, size in zip(pipeline.stages, sizes, strict=True)],
+        [size.workspace for size in sizes],
+        [size.workspace + size.transient for size in sizes],
+        [size.input for size in sizes],
+        [size.output for size in sizes],
+    ]
+    lags = [[s.forward_transfer_ns for s in pipeline.stages], [s.backward_transfer_ns for s in pipeline.stages]]
+    costs = StageCosts(
+        np.array(pipeline.rank_of, np.int64),
+        np.array(times, np.int64),
+        np.array(whole, np.int64).reshape(n, 1),
+        np.array(lags, np.int64),
+        np.array(rows, np.int64),
+    )
+    step = np.array(pipeline.step_ns, np.int64)
+    if all(limit is None for limit in pipeline.limit_bytes):
+        return costs, step, None
+    memory = np.zeros((2, pipeline.num_ranks), np.int64)
+    for rank, limit in enumerate(pipeline.limit_bytes):
+        memory[ROOM, rank] = UNLIMITED if limit is None else limit - pipeline.state_bytes(rank)
+        memory[SLOT, rank] = max((reserve(costs.sizes, whole[s], s) for s in pipeline.stages_of[rank]), default=0)
+    return costs, step, memory
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def reserve(sizes, fused, s):  # type: ignore[no-untyped-def]
+    """Return the bytes besides HELD that stage s needs at the most to run one micro-batch."""
+    early = 0 if fused else sizes[EARLY, s]
+    more = 0 if fused else max(0, sizes[KEPT, s] - sizes[HELD, s])
+    return max(sizes[WORK_F, s], sizes[WORK_B, s] + early) + sizes[INPUT, s] + sizes[OUTPUT, s] + more
+
+
+def list_schedule(
+    pipeline: Pipeline, rule: tuple[int, int, int], fused: tuple[bool, ...] | None = None, by_span: bool = False
+) -> Orders | None:
+    """Return the greedy schedule of a pipeline as orders, or None where the rule finds none within the memory.
+
+    Parameters
+    ----------
+    rule
+        (offset, bias, slack) in ns; see `schedule`.
+    """
+    costs, step, memory = stage_costs(pipeline, fused)
+    n, ranks, microbatches = pipeline.num_stages, pipeline.num_ranks, pipeline.num_microbatches
+    log = np.zeros((3 * n * microbatches, 4), np.int64)
+    modes = (pipeline.p2p == "blocking", by_span)
+    extra = np.zeros((2, 0, 0), np.int64)
+    scratch = new_scratch(n, ranks, microbatches)
+    if schedule(costs, n, ranks, microbatches, step, memory, modes, rule, extra, scratch, NEVER, log) >= NEVER:
+        return None
+    return orders_of_log(log, costs, ranks)
+
+
+def orders_of_log(log: Ints, costs: StageCosts, num_ranks: int) -> Orders:
+    """Return the orders a schedule's log holds (rows of zeros past its end are left out)."""
+    orders: list[list[Action]] = [[] for _ in range(num_ranks)]
+    seen: set[Action] = set()
+    for stage, kind, microbatch, _ in log.tolist():
+        whole = costs.fused[stage, microbatch if costs.fused.shape[1] > 1 else 0]
+        letter: ActionKind = "F" if kind == FORWARD else "W" if kind == WEIGHT else "B" if whole else "I"
+        action = Action(stage, letter, microbatch)
+        if action not in seen:  # the row after the last is all zeros: 0F0, which every schedule starts with
+            seen.add(action)
+            orders[int(costs.rank[stage])].append(action)
+    return tuple(map(tuple, orders))
