@@ -82,7 +82,7 @@ class Timeline:
         curve = [(0, held)]
         for time, size in sorted(self._memory_events[rank]):
             held += size
-            if curve[-1][0] == time and curve[-1][1] <= held and size > 0:
+            if curve[-1][0] == time:  # releases came first: no value on the way is above the last
                 curve[-1] = (time, held)
             else:
                 curve.append((time, held))
