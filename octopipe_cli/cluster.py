@@ -10,7 +10,7 @@ import msgspec
 
 from octopipe_cli.conversion import convert
 from octopipe_cli.errors import InputError
-from octopipe_cli.formats import Document, Loaded, Record, digest, read_document
+from octopipe_cli.formats import Document, Loaded, Record, digest, read_document, shown_file
 from octopipe_cli.profile import Name
 
 SCHEMA: Final = "octopipe.cluster"
@@ -156,4 +156,5 @@ def cluster_from_document(document: Document, file: str) -> Cluster:
 def load_cluster(file: str) -> Loaded[Cluster]:
     """Return the cluster in a file, with its digest; raises InputError."""
     document = read_document(file, SCHEMA)
+    file = shown_file(file)
     return Loaded(cluster_from_document(document, file), file, digest(document))

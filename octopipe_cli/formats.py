@@ -30,7 +30,7 @@ Document = dict[str, Any]
 
 
 class Loaded(NamedTuple, Generic[T]):
-    """A record, the file it came from (as the user named it) and the digest of its document."""
+    """A record, the file it came from (as errors name it) and the digest of its document."""
 
     value: T
     file: str
@@ -220,7 +220,7 @@ def parse_json(text: str, file: str) -> Any:
     except ValueError:  # an integer of more digits than Python converts
         raise InputError("a whole number of thousands of digits", file=file, expected="numbers in range") from None
     for place, item in _walk(value):
-        if len(place) > MAX_DEPTH:
+        if len(place) >= MAX_DEPTH and isinstance(item, (dict, list)):
             raise too_deep
         _check_value(place, item, file)
     return value

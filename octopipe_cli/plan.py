@@ -13,7 +13,7 @@ import msgspec
 from octopipe_cli.cluster import P2P
 from octopipe_cli.conversion import convert
 from octopipe_cli.errors import InputError
-from octopipe_cli.formats import Document, Loaded, Record, digest, read_document, show
+from octopipe_cli.formats import Document, Loaded, Record, digest, read_document, show, shown_file
 from octopipe_cli.profile import Group, Name, Role
 
 SCHEMA: Final = "octopipe.plan"
@@ -105,7 +105,7 @@ class Bound(Record, frozen=True, kw_only=True):
     plan_ns: Nanoseconds | None = None
 
 
-class PlanRank(Record, frozen=True, kw_only=True):
+class PlanRank(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What the plan depends on of a rank."""
 
     hardware: Name
@@ -181,7 +181,7 @@ class Plan(Record, frozen=True, kw_only=True):
     provenance: dict[str, Any] = {}
 
 
-TOKEN: Final = re.compile(r"(\d{1,7})([FIWB])(\d{1,7})")
+TOKEN: Final = re.compile(r"([0-9]{1,7})([FIWB])([0-9]{1,7})")
 
 
 def parse_orders(lines: list[list[str]], file: str = "plan") -> Orders:
@@ -219,6 +219,7 @@ def write_orders(orders: Iterable[Iterable[Action]]) -> list[list[str]]:
 def load_plan(file: str) -> Loaded[Plan]:
     """Return the plan in a file, with its digest; raises InputError. Whether it holds is `verify`'s question."""
     document = read_document(file, SCHEMA)
+    file = shown_file(file)
     plan = convert(document, Plan, file)
     if len(plan.orders) != len(plan.ranks):
         raise InputError(

@@ -10,7 +10,7 @@ import msgspec
 
 from octopipe_cli.conversion import convert
 from octopipe_cli.errors import InputError
-from octopipe_cli.formats import Document, Loaded, Record, did_you_mean, digest, one_of, read_document, show
+from octopipe_cli.formats import Document, Loaded, Record, did_you_mean, digest, one_of, read_document, show, shown_file
 
 SCHEMA: Final = "octopipe.profile"
 MAX_LAYERS: Final = 10_000
@@ -217,6 +217,7 @@ def _check_rules(profile: Profile, file: str) -> None:
 def load_profile(file: str) -> Loaded[Profile]:
     """Return the profile in a file, with its digest; raises InputError."""
     document = read_document(file, SCHEMA)
+    file = shown_file(file)
     return Loaded(profile_from_document(document, file), file, digest(document))
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from octopipe_cli.cli.inputs import check_digests, check_stdin, load_inputs
-from octopipe_cli.cli.output import Format, emit_json
+from octopipe_cli.cli.inputs import ClusterFile, NumMicrobatches, ProfileFile, check_digests, check_stdin, load_inputs
+from octopipe_cli.cli.output import Format, emit, emit_json
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Loaded
-from octopipe_cli.plan import MAX_MICROBATCHES, Plan, Recompute, load_plan
+from octopipe_cli.plan import Plan, Recompute, load_plan
 
 if TYPE_CHECKING:
     from octopipe_cli.classic import ClassicRow
@@ -31,14 +31,9 @@ COLUMNS: Final = (
 
 
 def compare(
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="The model profile; - is standard input.")],
-    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster spec; - is standard input.")],
-    num_microbatches: Annotated[
-        int,
-        typer.Option(
-            "-m", "--num-microbatches", min=1, max=MAX_MICROBATCHES, metavar="N", help="Micro-batches of a step."
-        ),
-    ],
+    profile: ProfileFile,
+    cluster: ClusterFile,
+    num_microbatches: NumMicrobatches,
     plan: Annotated[str | None, typer.Option(metavar="FILE", help="A plan for these inputs, as a row.")] = None,
     recompute: Annotated[Recompute, typer.Option(help="Activation recomputation of the classic schedules.")] = "auto",
     max_stages_per_rank: Annotated[
@@ -53,14 +48,14 @@ def compare(
 
     Example: octopipe compare llama3-8b.json a100-4.json -m 16 --plan llama3-8b.plan.json
     """
-    from octopipe_cli.classic import classic_rows
-
     check_stdin(PROFILE=profile, CLUSTER=cluster, plan=plan)
-    model, machine = load_inputs(profile, cluster)
+    model, machine = load_inputs(profile, cluster, num_microbatches)
     planned = load_plan(plan) if plan is not None else None
     if planned is not None:
         check_digests(planned, model, machine)
         _check_microbatches(planned, num_microbatches)
+    from octopipe_cli.classic import classic_rows  # only now: it loads the compiler
+
     rows = classic_rows(
         model.value, machine.value, num_microbatches, recompute=recompute, max_stages_per_rank=max_stages_per_rank
     )
@@ -72,7 +67,11 @@ def compare(
     if format is Format.json:
         emit_json({"rows": listed})
     else:
-        emit_table(listed)
+        from octopipe_cli.render.console import glyphs_of, make_console, rendered
+        from octopipe_cli.render.tables import compare_table
+
+        console = make_console()
+        emit(rendered(console, compare_table(listed, console.width, glyphs_of(console))))
 
 
 def _row(row: ClassicRow) -> dict[str, Any]:

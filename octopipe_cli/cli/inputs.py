@@ -1,12 +1,26 @@
-"""Reading the files that commands take: at most one of them may be standard input."""
+"""The files that commands take: their arguments, reading them, what they must have in common."""
 
 from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
 
 from octopipe_cli.cluster import Cluster, load_cluster
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Loaded
-from octopipe_cli.plan import Plan
+from octopipe_cli.plan import MAX_MICROBATCHES, Plan
 from octopipe_cli.profile import Profile, load_profile
+
+#: Sums over a step stay below: a quarter of what 64 bits hold.
+MAX_TOTAL: Final = 2**61
+
+ProfileFile = Annotated[str, typer.Argument(metavar="PROFILE", help="The model profile; - is standard input.")]
+ClusterFile = Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster spec; - is standard input.")]
+NumMicrobatches = Annotated[
+    int,
+    typer.Option("-m", "--num-microbatches", min=1, max=MAX_MICROBATCHES, metavar="N", help="Micro-batches of a step."),
+]
 
 
 def check_stdin(**files: str | None) -> None:
@@ -21,19 +35,49 @@ def check_stdin(**files: str | None) -> None:
         )
 
 
-def load_inputs(profile_file: str, cluster_file: str) -> tuple[Loaded[Profile], Loaded[Cluster]]:
+def load_inputs(profile_file: str, cluster_file: str, num_microbatches: int) -> tuple[Loaded[Profile], Loaded[Cluster]]:
     """Return profile and cluster, checked to belong together.
 
     Raises
     ------
     InputError
-        Where a file is wrong, or a rank's hardware is none that the profile has times for.
+        Where a file is wrong, a rank's hardware is none that the profile has times for, or a step of so many
+        micro-batches would be longer or larger than 64-bit arithmetic holds.
     """
     from octopipe_cli.pipeline import check_hardware
 
     profile, cluster = load_profile(profile_file), load_cluster(cluster_file)
     check_hardware(profile.value, cluster.value, profile.file, cluster.file)
+    _check_range(profile, cluster.value, num_microbatches)
     return profile, cluster
+
+
+def _check_range(profile: Loaded[Profile], cluster: Cluster, num_microbatches: int) -> None:
+    """Check that sums over all layers and micro-batches stay far inside 64 bits, wherever the layers are put."""
+    from octopipe_cli.pipeline import layer_times
+
+    model = profile.value
+    machines = {(member.hardware, member.speed) for member in cluster.members}
+    links = [cluster.links.within_node, cluster.links.between_nodes, *cluster.links.pairs]
+    time_ns = size_bytes = 0
+    for name, kind in model.kinds.items():
+        count = model.layer_kinds.count(name)
+        times = [layer_times(kind.times[hardware], speed) for hardware, speed in machines]
+        worst = max(2 * t.forward + max(t.backward, t.input + t.weight) for t in times) + 3 * cluster.action_overhead_ns
+        transfer = 2 * max(link.transfer_ns(kind.output_bytes) for link in links)
+        time_ns += count * (num_microbatches * (worst + transfer) + max(t.step for t in times))
+        held = kind.activation_bytes + kind.weight_activation_bytes + 2 * kind.output_bytes + kind.workspace_bytes
+        size_bytes += count * (num_microbatches * held + kind.state_bytes)
+    for what, total, unit in (("long", time_ns, "ns"), ("large", size_bytes, "bytes")):
+        if total > MAX_TOTAL:
+            raise InputError(
+                f"a step of {num_microbatches} micro-batches is too {what} to reckon with",
+                file=profile.file,
+                path="$.kinds",
+                found=f"up to {total:.1e} {unit}",
+                expected=f"at most {MAX_TOTAL:.1e} {unit} over all layers and micro-batches",
+                remedy="check the units of the profile and the cluster (ms, us, bytes, GB/s)",
+            )
 
 
 def check_digests(plan: Loaded[Plan], profile: Loaded[Profile], cluster: Loaded[Cluster]) -> None:

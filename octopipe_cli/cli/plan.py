@@ -11,23 +11,18 @@ from typing import Annotated
 
 import typer
 
-from octopipe_cli.cli.inputs import check_stdin, load_inputs
+from octopipe_cli.cli.inputs import ClusterFile, NumMicrobatches, ProfileFile, check_stdin, load_inputs
 from octopipe_cli.cli.output import Format, check_not_an_input, emit_plan, note, safe_name, save, warn
 from octopipe_cli.errors import EXIT_INTERRUPTED, InputError
-from octopipe_cli.plan import MAX_MICROBATCHES, Backward, Effort, Engine, Objective, Placement, Plan, Recompute, Request
+from octopipe_cli.plan import Backward, Effort, Engine, Objective, Placement, Plan, Recompute, Request
 
 SEARCH, OUTPUT = "Search", "Output"
 
 
 def plan(
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="The model profile; - is standard input.")],
-    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster spec; - is standard input.")],
-    num_microbatches: Annotated[
-        int,
-        typer.Option(
-            "-m", "--num-microbatches", min=1, max=MAX_MICROBATCHES, metavar="N", help="Micro-batches of a step."
-        ),
-    ],
+    profile: ProfileFile,
+    cluster: ClusterFile,
+    num_microbatches: NumMicrobatches,
     output: Annotated[
         str | None,
         typer.Option(
@@ -102,7 +97,7 @@ def plan(
 
     check_stdin(PROFILE=profile, CLUSTER=cluster)
     _check_flags(engine, time_limit)
-    model, machine = load_inputs(profile, cluster)
+    model, machine = load_inputs(profile, cluster, num_microbatches)
     target = f"{safe_name(model.value.name)}.plan.json" if output is None else output
     check_not_an_input(target, {"profile": profile, "cluster": cluster})
     check_writable(target)
