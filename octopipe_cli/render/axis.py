@@ -25,7 +25,7 @@ def ticks(window: Window, cells: int) -> tuple[Unit, list[Tick]]:
         width = len(decimal_text(window.to_ns, 10**unit.power, digits))
         for factor in (1, 2, 5):
             step = factor * 10**exponent
-            if step * cells >= (width + 3) * length:
+            if step * cells >= (width + 4) * length:
                 first = -(-window.from_ns // step) * step
                 times = range(first, window.to_ns, step)
                 return unit, [

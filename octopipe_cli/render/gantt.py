@@ -68,8 +68,9 @@ def gantt(
     InputError
         Where the time shown is empty or a rank does not exist.
     """
-    chart = _layout(timeline, max(width, LEAST_WIDTH), glyphs, _window(timeline, from_ns, to_ns), ranks)
-    lines = [*_title(plan, chart), _heading(chart)]
+    width = max(width, LEAST_WIDTH)
+    chart = _layout(timeline, width, glyphs, _window(timeline, from_ns, to_ns), ranks)
+    lines = [*_title(plan, chart, width), _heading(chart)]
     tall = len(chart.ranks) <= TALL_ROWS and _ruler_is_worth_it(chart)
     for at in range(len(chart.ranks)):
         lines.append(_row(chart, at))
@@ -77,7 +78,7 @@ def gantt(
             lines.append(_ruler(chart, at))
     if len(chart.ranks) > 1:
         lines.append(_idle_line(chart))
-    lines += [*_axis(chart), *_legend(chart, max(width, LEAST_WIDTH), tall)]
+    lines += [*_axis(chart), *_legend(chart, width, tall)]
     return joined(lines)
 
 
@@ -125,26 +126,27 @@ def _stats(timeline: Timeline, rank: int, digits: int, glyphs: Glyphs) -> tuple[
     return busy, split, f"{gibibyte_text(peak)}/{gibibyte_text(limit)}{'!' if peak > limit else ''}"
 
 
-def _title(plan: Plan, chart: _Chart) -> Iterator[Text]:
-    name, glyphs, pipeline = plan.inputs.profile.name, chart.glyphs, chart.timeline.pipeline
-    title = Text(glyphs.name(name), style=HEAD)
-    facts = [
-        f"{pipeline.num_ranks} ranks",
-        f"{pipeline.num_stages} stages",
-        f"{pipeline.num_microbatches} micro-batches",
-        f"{time_text(chart.timeline.step_time_ns)} a step",
-    ]
-    title.append("  " + ", ".join(_singular(fact) for fact in facts).replace("µ", glyphs.plain("µ")), style="")
-    yield title
-    if (chart.window.from_ns, chart.window.to_ns) != (0, max(chart.timeline.step_time_ns, 1)):
+def _title(plan: Plan, chart: _Chart, width: int) -> Iterator[Text]:
+    """Yield the name and the size of what is shown, on two lines where one is too short, then the part of it."""
+    glyphs, timeline = chart.glyphs, chart.timeline
+    pipeline = timeline.pipeline
+    counts = [(pipeline.num_ranks, "rank"), (pipeline.num_stages, "stage"), (pipeline.num_microbatches, "micro-batch")]
+    facts = [f"{count} {word if count == 1 else _plural(word)}" for count, word in counts]
+    size = glyphs.plain(f"{', '.join(facts)}, {time_text(timeline.step_time_ns)} a step")
+    name = Text(glyphs.name(plan.inputs.profile.name), style=HEAD)
+    if name.cell_len + len(size) + 2 <= width:
+        yield name.append(f"  {size}")
+    else:
+        name.truncate(width)
+        yield name
+        yield Text(size, style=HEAD)
+    if (chart.window.from_ns, chart.window.to_ns) != (0, max(timeline.step_time_ns, 1)):
         begin, end = time_text(chart.window.from_ns), time_text(chart.window.to_ns)
-        yield Text(glyphs.plain(f"shown: {begin} to {end}; the figures at the right are of the whole step"), style=DIM)
+        yield Text(glyphs.plain(f"shown: {begin} to {end}, the figures are the whole step's"), style=DIM)
 
 
-def _singular(fact: str) -> str:
-    if not fact.startswith("1 "):
-        return fact
-    return fact[:-2] if fact.endswith("ches") else fact.removesuffix("s")
+def _plural(word: str) -> str:
+    return f"{word}es" if word.endswith("ch") else f"{word}s"
 
 
 def _heading(chart: _Chart) -> Text:

@@ -45,7 +45,7 @@ class ProgressLike(Protocol):
 
 def progress_text(progress: ProgressLike, glyphs: Glyphs) -> Text:
     """Return the line for one moment: phase, best step time, bound, gap, candidates per second, time."""
-    parts = [f"{progress.phase:<12}"]
+    parts = [glyphs.name(progress.phase).ljust(12)]
     best, bound = progress.best_ns, progress.bound_ns
     if best is not None:
         parts.append(f"best {time_text(best)}")
@@ -57,7 +57,7 @@ def progress_text(progress: ProgressLike, glyphs: Glyphs) -> Text:
         parts.append(f"{count_text(round(progress.candidates / progress.seconds))} candidates/s")
     minutes, seconds = divmod(int(progress.seconds), 60)
     parts.append(f"{minutes}:{seconds:02d}")
-    return Text(glyphs.name(glyphs.plain("  ".join(parts))), no_wrap=True, overflow="ellipsis")
+    return Text(glyphs.plain("  ".join(parts)), no_wrap=True, overflow="ellipsis")
 
 
 class SearchProgress:

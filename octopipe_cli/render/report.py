@@ -140,7 +140,7 @@ def _rank_table(timeline: Timeline, glyphs: Glyphs, width: int) -> list[Text]:
     heads = ["rank", f"busy {glyphs.plain(unit)}", "%"]
     rows = [[str(r), busy[r], percent_text(timeline.busy_ns[r], step)] for r in ranks]
     if width >= WIDE:  # below that the chart's own figures must do
-        heads += ["before %", "between", "after"]
+        heads += ["before", "between", "after"]
         for r in ranks:
             rows[r] += [percent_text(part, step) for part in timeline.bubbles(r)]
     if any(pipeline.step_ns):
