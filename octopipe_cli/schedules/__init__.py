@@ -9,8 +9,8 @@ from typing import Final, Literal
 from octopipe_cli.pipeline import Pipeline
 from octopipe_cli.plan import Orders
 from octopipe_cli.schedules.fused import gpipe, interleaved_1f1b, least_group_size, looped_bfs, one_f_one_b
-from octopipe_cli.schedules.wave import wave, zigzag
-from octopipe_cli.schedules.zero_bubble import zb_h1, zb_h2, zb_v, zero_bubble
+from octopipe_cli.schedules.waves import wave, zigzag
+from octopipe_cli.schedules.zerobubble import zb_h1, zb_h2, zb_v, zero_bubble
 
 __all__ = [
     "SCHEDULES",
@@ -44,8 +44,8 @@ class ClassicSchedule:
         Whether I and W run apart where stages may be split.
     orders
         Orders of a pipeline with that placement.
-    least_ranks
-        The fewest ranks it runs on.
+    grouped
+        Whether it runs by Megatron-LM's rule on group sizes: two ranks at the least, and a legal group size.
     """
 
     name: str
@@ -53,7 +53,7 @@ class ClassicSchedule:
     stages_per_rank: tuple[int, int | None, int]
     split: bool
     orders: Callable[[Pipeline], Orders]
-    least_ranks: int = 1
+    grouped: bool = False
 
     def allows(self, stages_per_rank: int) -> bool:
         """Return whether it runs with that many stages a rank."""
@@ -61,9 +61,14 @@ class ClassicSchedule:
         within = least <= stages_per_rank and (most is None or stages_per_rank <= most)
         return within and (stages_per_rank - least) % step == 0
 
+    def runs(self, num_ranks: int, num_microbatches: int) -> bool:
+        """Return whether it runs on so many ranks with so many micro-batches."""
+        return not self.grouped or (num_ranks > 1 and least_group_size(num_ranks, num_microbatches) is not None)
+
     def ranks_of_stages(self, num_ranks: int, stages_per_rank: int) -> tuple[int, ...]:
         """Return the rank of each stage."""
-        return tuple(range(num_ranks)) * stages_per_rank if self.placement == "cyclic" else zigzag(num_ranks, stages_per_rank)
+        cyclic = self.placement == "cyclic"
+        return tuple(range(num_ranks)) * stages_per_rank if cyclic else zigzag(num_ranks, stages_per_rank)
 
 
 def _per_rank(pipeline: Pipeline) -> int:
@@ -90,7 +95,7 @@ def _wave(pipeline: Pipeline) -> Orders:
 SCHEDULES: Final = (
     ClassicSchedule("gpipe", "cyclic", (1, 1, 1), False, _looped),
     ClassicSchedule("1f1b", "cyclic", (1, 1, 1), False, _one_f_one_b),
-    ClassicSchedule("interleaved-1f1b", "cyclic", (2, None, 1), False, _interleaved, least_ranks=2),
+    ClassicSchedule("interleaved-1f1b", "cyclic", (2, None, 1), False, _interleaved, grouped=True),
     ClassicSchedule("looped-bfs", "cyclic", (2, None, 1), False, _looped),
     ClassicSchedule("zb-h1", "cyclic", (1, 1, 1), True, zb_h1),
     ClassicSchedule("zb-h2", "cyclic", (1, 1, 1), True, zb_h2),

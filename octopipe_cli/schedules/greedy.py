@@ -1,4 +1,4 @@
-"""Event-driven greedy scheduling under activation limits: what the automatic zero-bubble and wave schedules stand on."""
+"""Event-driven greedy scheduling under activation limits, for the automatic zero-bubble and wave schedules."""
 
 from __future__ import annotations
 
@@ -88,14 +88,28 @@ class Setting(NamedTuple):
     cap_eighths: int | None = None
 
 
+def greedy_orders(
+    times: StageTimes, num_microbatches: int, limit: ActivationLimit, setting: Setting
+) -> tuple[Orders, int]:
+    """Return the orders of a greedy run and when their last action ends; with `reserve` where it needs that to end."""
+    for reserve in (False, True):
+        run = Greedy(times, num_microbatches, limit, setting, reserve=reserve)
+        orders = run.run()
+        if run.finished:
+            break
+    assert run.finished
+    return orders, max(run.free)
+
+
 class Greedy:
     """One run: every rank takes, whenever it is free, the best action that can start.
 
     Forwards and backwards run in micro-batch order on each stage. The one with the least (micro-batch x period +
     path so far) comes first; W fills gaps and gives memory back. A forward of a micro-batch that is not the
-    oldest unfinished one on its rank leaves room for the stages that one still has to enter there, so the oldest
-    can always go on: no run ends in a deadlock. With a script, forwards and backwards run in its order and only
-    the W are placed; a script that does not fit the limit leaves the orders unfinished.
+    oldest unfinished one on its rank leaves room for the stages that one still has to enter there. With `reserve`
+    it also leaves room for all stages of the next oldest when the oldest leaves: then no run can end in a deadlock,
+    as the oldest can always go on. With a script, forwards and backwards run in its order and only the W are
+    placed. A run that could not go on leaves its orders unfinished.
     """
 
     def __init__(
@@ -105,6 +119,7 @@ class Greedy:
         limit: ActivationLimit,
         setting: Setting,
         script: Sequence[Sequence[Action]] | None = None,
+        reserve: bool = False,
     ) -> None:
         stages = range(len(times.rank_of))
         self.times = times
@@ -128,6 +143,7 @@ class Greedy:
         self.forward_arrival[0] = [0] * num_microbatches
         self.free = [0] * times.num_ranks
         self.orders: list[list[Action]] = [[] for _ in range(times.num_ranks)]
+        self.reserve = reserve
         self.script = None if script is None else [deque(actions) for actions in script]
         self._set_priorities()
         self.cap = self._caps(limit)
@@ -165,6 +181,11 @@ class Greedy:
         for stage in reversed(range(len(times.rank_of))):
             self.backward_key[stage] = path
             path += times.backward[stage] + times.backward_transfer[stage]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every action has its place."""
+        return min(self.next_backward) == self.count and not any(self.pending)
 
     def run(self) -> Orders:
         """Return the orders."""
@@ -254,32 +275,37 @@ class Greedy:
         return min(found, default=None)
 
     def _admits(self, rank: int, stage: int) -> bool:
-        held = self.stages_of[rank]
+        """Return whether a forward leaves the room that the oldest unfinished micro-batch on its rank needs."""
+        held, need = self.stages_of[rank], self.need
         oldest = self.next_backward[held[0]]  # a micro-batch leaves a rank with the backward of its first stage there
-        wanted = self.need[stage]
-        if self.next_forward[stage] > oldest:
-            wanted += sum(self.need[other] for other in held if self.next_forward[other] <= oldest)
-        return wanted <= self.room[rank]
+        left = self.room[rank] - need[stage]
+        if self.next_forward[stage] == oldest or len(held) == 1:
+            return left >= 0
+        if not self.reserve:
+            return left >= sum(need[other] for other in held if self.next_forward[other] <= oldest)
+        # What the oldest holds now is free once it leaves; then the next one must find room for all its stages.
+        own = sum(need[other] for other in held if self.next_backward[other] <= oldest < self.next_forward[other])
+        return left + own >= sum(need[other] for other in held)
 
     def _could_arrive(self, rank: int, upcoming: int | None) -> int | None:
         """Return the earliest time a neighbour's next action, though not started, could reach this rank."""
         times = self.times
+        last = len(times.rank_of) - 1
+        found = [] if upcoming is None else [upcoming]
         for stage in self.stages_of[rank]:
-            m = self.next_forward[stage]
-            if stage and m < self.count and m >= len(self.forward_arrival[stage]):
-                before = stage - 1
-                if m < len(self.forward_arrival[before]):
-                    start = max(self.free[times.rank_of[before]], self.forward_arrival[before][m])
-                    arrival = start + times.forward[before] + times.forward_transfer[before]
-                    upcoming = arrival if upcoming is None else min(upcoming, arrival)
-            m = self.next_backward[stage]
-            after = stage + 1
-            if after < len(times.rank_of) and m < self.count and m >= len(self.backward_arrival[stage]):
-                if m < len(self.backward_arrival[after]):
-                    start = max(self.free[times.rank_of[after]], self.backward_arrival[after][m])
-                    arrival = start + times.backward[after] + times.backward_transfer[after]
-                    upcoming = arrival if upcoming is None else min(upcoming, arrival)
-        return upcoming
+            if stage:
+                m, length = self.next_forward[stage], times.forward[stage - 1] + times.forward_transfer[stage - 1]
+                found += self._after_neighbour(self.forward_arrival, stage, stage - 1, m, length)
+            if stage < last:
+                m, length = self.next_backward[stage], times.backward[stage + 1] + times.backward_transfer[stage + 1]
+                found += self._after_neighbour(self.backward_arrival, stage, stage + 1, m, length)
+        return min(found, default=None)
+
+    def _after_neighbour(self, arrivals: list[list[int]], stage: int, there: int, m: int, length: int) -> list[int]:
+        """Return when micro-batch m could come from the stage `there`, if it waits there; else nothing."""
+        if m < len(arrivals[stage]) or m >= len(arrivals[there]):
+            return []
+        return [max(self.free[self.times.rank_of[there]], arrivals[there][m]) + length]
 
     def _start_weight(self, rank: int, now: int, gap: int | None) -> bool:
         """Start the longest waiting W that fits the gap (any length where None); return whether there was one."""

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final, Literal
 
 from octopipe_cli.pipeline import Pipeline
 from octopipe_cli.plan import Action, Orders
-from octopipe_cli.schedules.greedy import ActivationLimit, Greedy, Setting, in_flight_limit, stage_times
+from octopipe_cli.schedules.greedy import (
+    ActivationLimit,
+    Greedy,
+    Setting,
+    greedy_orders,
+    in_flight_limit,
+    stage_times,
+)
 from octopipe_cli.simulate import Timeline, simulate
 
 Goal = Literal["step", "span"]
@@ -43,27 +51,37 @@ def zb_v(pipeline: Pipeline, objective: Goal = "step") -> Orders:
 
 
 def _limit(pipeline: Pipeline, count: int) -> ActivationLimit:
-    """Return a limit of so many activations a rank, fewer where the rank's memory does not hold as many."""
-    counts = []
+    """Return a limit of so many activations a rank, in bytes where a rank's memory does not hold as many.
+
+    Memory that does not even hold one micro-batch is left out of account: nothing fits then.
+    """
+    by_count = in_flight_limit([count] * pipeline.num_ranks, pipeline.num_stages)
+    held = tuple(cost.bytes.held for cost in pipeline.stages)
+    weight = tuple(cost.bytes.weight for cost in pipeline.stages)
+    units, binds = [], False
     for rank, (stages, limit) in enumerate(zip(pipeline.stages_of, pipeline.limit_bytes, strict=True)):
         sizes = [pipeline.stages[stage].bytes for stage in stages]
-        each = max((max(size.held, size.weight) for size in sizes), default=0)
-        if limit is None or not each:
-            counts.append(count)
-            continue
+        charges = [max(size.held, size.weight) for size in sizes]
+        wanted = count * sum(charges) // max(1, len(charges))
         # Beside the activations: one action's workspace, and an input and a gradient that wait at each stage.
-        beside = max(size.transient + size.workspace for size in sizes) + sum(size.input + size.output for size in sizes)
-        counts.append(max(1, min(count, (limit - pipeline.state_bytes(rank) - beside) // each)))
-    return in_flight_limit(counts, pipeline.num_stages)
+        beside = max((size.transient + size.workspace for size in sizes), default=0)
+        beside += sum(size.input + size.output for size in sizes)
+        room = wanted if limit is None else limit - pipeline.state_bytes(rank) - beside
+        if room < sum(charges):
+            return by_count
+        binds = binds or room < wanted
+        units.append(min(room, wanted))
+    return ActivationLimit(tuple(units), held, weight) if binds else by_count
 
 
 def zero_bubble(pipeline: Pipeline, limit: ActivationLimit, objective: Goal = "step") -> Orders:
     """Return the best zero-bubble orders found under an activation limit, for any placement.
 
-    Patterns whose W fill the gaps that these costs leave, and greedy runs in several settings, are simulated;
-    the least step time (or span) wins, ties by the other of the two, then by the order of trying.
+    Patterns whose W fill the gaps that these costs leave, and greedy runs in several settings, are simulated.
+    Those within the ranks' memory come first, then the least step time (or span), then the other of the two, then
+    the order of trying.
     """
-    best: tuple[int, int] | None = None
+    best: tuple[bool, int, int] | None = None
     chosen: Orders = ()
     for orders in _candidates(pipeline, limit):
         timeline = simulate(pipeline, orders)
@@ -73,22 +91,22 @@ def zero_bubble(pipeline: Pipeline, limit: ActivationLimit, objective: Goal = "s
     return chosen
 
 
-def _value(timeline: Timeline, objective: Goal) -> tuple[int, int]:
-    both = (timeline.step_time_ns, timeline.span_ns)
-    return both if objective == "step" else (both[1], both[0])
+def _value(timeline: Timeline, objective: Goal) -> tuple[bool, int, int]:
+    step, span = timeline.step_time_ns, timeline.span_ns
+    return (not timeline.fits, *((step, span) if objective == "step" else (span, step)))
 
 
 def _candidates(pipeline: Pipeline, limit: ActivationLimit) -> Iterator[Orders]:
     times, count = stage_times(pipeline), pipeline.num_microbatches
-    total = sum(2 if weight is None else 3 for weight in times.weight) * count
-    settings, scripted = (SETTINGS, SCRIPTED) if total <= MANY_ACTIONS else (SETTINGS[:1], SCRIPTED[:1])
+    few = 3 * pipeline.num_stages * count <= MANY_ACTIONS
     for script in _scripts(pipeline, limit):
-        for setting in scripted:
-            orders = Greedy(times, count, limit, setting, script).run()
-            if sum(map(len, orders)) == total:
+        for setting in SCRIPTED if few else SCRIPTED[:1]:
+            run = Greedy(times, count, limit, setting, script)
+            orders = run.run()
+            if run.finished:  # else the pattern holds more than the limit
                 yield orders
-    for setting in settings:
-        yield Greedy(times, count, limit, setting).run()
+    for setting in SETTINGS if few else SETTINGS[:1]:
+        yield greedy_orders(times, count, limit, setting)[0]
 
 
 def _scripts(pipeline: Pipeline, limit: ActivationLimit) -> Iterable[Sequence[Sequence[Action]]]:
@@ -96,10 +114,18 @@ def _scripts(pipeline: Pipeline, limit: ActivationLimit) -> Iterable[Sequence[Se
     ranks, count = pipeline.num_ranks, pipeline.num_microbatches
     upward = tuple(range(ranks))
     if pipeline.rank_of == upward:
-        deepest = limit.units[0] // max(1, max(limit.held))
-        for reach in (2, 3, 4):  # halves of a step of depth from rank to rank
-            if reach == 2 or 1 + (ranks - 1) * (reach - 1) // 2 < deepest:
-                yield [warm_script(r, min(count, deepest, 1 + (ranks - 1 - r) * reach // 2), count) for r in upward]
+        charges = map(max, zip(limit.held, limit.weight, strict=True))
+        room = [
+            max(1, units // charge) if charge else count for units, charge in zip(limit.units, charges, strict=True)
+        ]
+        seen = []
+        for halves in (2, 3, 4):  # by how much the warm-up grows from rank to rank, in half forwards
+            wanted = [min(count, 1 + (ranks - 1 - r) * halves // 2) for r in upward]
+            # No rank can warm up longer than the one before it.
+            warm_ups = list(accumulate(map(min, wanted, room), min))
+            if warm_ups not in seen:
+                seen.append(warm_ups)
+                yield [warm_script(r, warm_up, count) for r, warm_up in enumerate(warm_ups)]
     elif pipeline.rank_of == upward + upward[::-1]:
         yield [v_script(r, ranks, count) for r in upward]
 

@@ -1,0 +1,178 @@
+"""Candidates for the rows: one schedule, one way to cut, one number of stages a rank, simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Final, Literal, NamedTuple
+
+from octopipe_cli.classic.partition import Balancer, equal_cuts, legal_cuts
+from octopipe_cli.cluster import Cluster
+from octopipe_cli.pipeline import Assignment, build_pipeline
+from octopipe_cli.plan import Action
+from octopipe_cli.profile import Kind, Profile
+from octopipe_cli.schedules import ClassicSchedule
+from octopipe_cli.simulate import Timeline, simulate
+
+Partition = Literal["equal", "balanced"]
+
+#: Most stages a rank that are tried where a schedule sets no limit.
+MOST_STAGES_PER_RANK: Final = 4
+#: How often a partition that misses a memory limit is cut anew, the limit lowered by what it missed.
+TRIES: Final = 4
+#: Above so many forwards a second try is the last.
+MANY_FORWARDS: Final = 10_000
+
+
+class Case(NamedTuple):
+    """A simulated candidate."""
+
+    assignment: Assignment
+    timeline: Timeline
+
+
+class Study:
+    """Candidates for one profile, cluster and number of micro-batches."""
+
+    def __init__(self, profile: Profile, cluster: Cluster, num_microbatches: int) -> None:
+        self.profile = profile
+        self.cluster = cluster
+        self.num_microbatches = num_microbatches
+        self.legal = legal_cuts(profile)
+        self._known: dict[tuple[str, Assignment], Case] = {}
+        self._balancers: dict[tuple[bool, bool], Balancer] = {}
+        self._kinds = [profile.kind_of(layer) for layer in range(profile.num_layers)]
+        self._sums = _byte_sums(self._kinds)
+
+    def cases(
+        self, schedule: ClassicSchedule, partition: Partition, stages_per_rank: int, recomputed: Sequence[bool]
+    ) -> Iterator[Case]:
+        """Yield what there is to choose from; recomputation after no recomputation only where nothing fitted before."""
+        ranks = schedule.ranks_of_stages(self.cluster.num_ranks, stages_per_rank)
+        for again in recomputed:
+            fitted = False
+            for case in self._cut(schedule, partition, ranks, again):
+                fitted = fitted or case.timeline.fits
+                yield case
+            if fitted:
+                return
+
+    def _cut(
+        self, schedule: ClassicSchedule, partition: Partition, ranks: tuple[int, ...], again: bool
+    ) -> Iterator[Case]:
+        if partition == "equal":
+            cuts = equal_cuts(self.profile.num_layers, len(ranks), self.legal)
+        else:
+            cuts = self._balancer(schedule.split, again).cuts(ranks)
+        case = self._case(schedule, cuts, ranks, again)
+        if case is None:
+            return
+        yield case
+        if partition == "balanced" and not (case.timeline.fits and self._deep(schedule, case)):
+            yield from self._under_limit(schedule, ranks, again, case)
+
+    def _deep(self, schedule: ClassicSchedule, case: Case) -> bool:
+        """Return whether orders that adapt to memory hold as much as 1F1B on every rank: else memory slows them."""
+        if not schedule.split:
+            return True
+        orders = case.timeline.orders
+        wanted = [min(len(orders) - rank, self.num_microbatches) for rank in range(len(orders))]
+        return all(_in_flight(actions) >= count for actions, count in zip(orders, wanted, strict=True))
+
+    def _under_limit(
+        self, schedule: ClassicSchedule, ranks: tuple[int, ...], again: bool, case: Case
+    ) -> Iterator[Case]:
+        """Yield balanced partitions that should fit.
+
+        Orders of a split backward adapt to what memory there is; their partitions are made for what they hold where
+        it is plenty, and for what 1F1B holds.
+        """
+        per_rank, count = len(ranks) // self.cluster.num_ranks, self.num_microbatches
+        if not schedule.split:
+            yield from self._lowering(schedule, ranks, again, case, [_in_flight(a) for a in case.timeline.orders])
+            return
+        depth = self.cluster.num_ranks
+        for counts in ([depth] * depth, [depth - rank for rank in range(depth)]):
+            held = [per_rank * min(n, count) for n in counts]
+            yield from self._lowering(schedule, ranks, again, case, held)
+
+    def _lowering(
+        self, schedule: ClassicSchedule, ranks: tuple[int, ...], again: bool, case: Case, counts: Sequence[int]
+    ) -> Iterator[Case]:
+        """Yield partitions for so many activations a rank; after a miss the limits are lowered by it."""
+        limits = [member.memory_limit_bytes for member in self.cluster.members]
+        large = len(ranks) * self.num_microbatches > MANY_FORWARDS
+        for _ in range(2 if large else TRIES):
+            within = [self._within(ranks.count(r), counts[r], limits[r], again, schedule.split) for r in ranks]
+            cuts = self._balancer(schedule.split, again).cuts(ranks, within)
+            found = None if cuts == case.assignment.cuts else self._case(schedule, cuts, ranks, again)
+            if found is None:
+                return
+            yield found
+            case = found
+            if case.timeline.fits:
+                return
+            for rank, peak in enumerate(case.timeline.peak_memory_bytes):
+                given, real = limits[rank], case.timeline.pipeline.limit_bytes[rank]
+                if given is not None and real is not None:
+                    limits[rank] = given - max(0, peak - real)
+
+    def _case(
+        self, schedule: ClassicSchedule, cuts: tuple[int, ...] | None, ranks: tuple[int, ...], again: bool
+    ) -> Case | None:
+        """Return a simulated candidate; None where there are no such cuts or they break a rule."""
+        if cuts is None:
+            return None
+        assignment = Assignment(cuts, ranks, (again,) * len(ranks))
+        rank_of_layer = [rank for stage, rank in enumerate(ranks) for _ in assignment.layers(stage)]
+        if any(len({rank_of_layer[layer] for layer in group}) > 1 for group in self.profile.rules.same_rank):
+            return None
+        key = (schedule.name, assignment)
+        if key not in self._known:
+            pipeline = build_pipeline(self.profile, self.cluster, assignment, self.num_microbatches)
+            self._known[key] = Case(assignment, simulate(pipeline, schedule.orders(pipeline)))
+        return self._known[key]
+
+    def forget(self) -> None:
+        """Drop what was simulated: a schedule's cases are no use to the next one."""
+        self._known.clear()
+
+    def _balancer(self, split: bool, again: bool) -> Balancer:
+        key = (split, again)
+        if key not in self._balancers:
+            self._balancers[key] = Balancer(self.profile, self.cluster, self.legal, split, again)
+        return self._balancers[key]
+
+    def _within(
+        self, stages: int, in_flight: int, limit: int | None, again: bool, split: bool
+    ) -> Callable[[int, int], bool]:
+        """Return whether a stage of layers a .. b - 1 stays within its share of a rank of so many stages."""
+        if limit is None:
+            return lambda a, b: True
+        sums, kinds = self._sums, self._kinds
+        held = sums["input" if again else "activation"]
+        state, weight = sums["state"], sums["weight"]
+
+        def fits(a: int, b: int) -> bool:
+            each = max(held[b] - held[a], weight[b] - weight[a] if split else 0)
+            at_work = max(kind.workspace_bytes + (kind.activation_bytes if again else 0) for kind in kinds[a:b])
+            return (state[b] - state[a]) * stages + each * in_flight + at_work <= limit
+
+        return fits
+
+
+def _byte_sums(kinds: Sequence[Kind]) -> dict[str, list[int]]:
+    """Return, for each sort of bytes, those of the layers before each layer; inputs are what recomputation keeps."""
+    inputs = [0, *(kind.output_bytes for kind in kinds[:-1])]
+    return {
+        "state": [0, *accumulate(kind.state_bytes for kind in kinds)],
+        "weight": [0, *accumulate(kind.weight_activation_bytes for kind in kinds)],
+        "activation": [0, *accumulate(kind.activation_bytes for kind in kinds)],
+        "input": [0, *accumulate(inputs)],
+    }
+
+
+def _in_flight(actions: Sequence[Action]) -> int:
+    """Return the most stage activations a rank's order holds at once, each from F to W (or B)."""
+    held = accumulate({"F": 1, "W": -1, "B": -1, "I": 0}[action.kind] for action in actions)
+    return max(held, default=0)
