@@ -290,6 +290,7 @@ def plan_from(instance: Instance, **request: Any) -> Plan:
         for rank in range(pipeline.num_ranks)
     ]
     slower = step_time + step_time // 2
+    baseline = Baseline(schedule="1f1b", step_time_ns=slower, speedup=slower / step_time) if step_time else None
     return Plan(
         schema="octopipe.plan",
         version=1,
@@ -317,9 +318,7 @@ def plan_from(instance: Instance, **request: Any) -> Plan:
             )
             for member in cluster.value.members
         ],
-        baseline=Baseline(
-            schedule="1f1b", step_time_ns=slower, speedup=slower / step_time if step_time else 1.0, partition="equal"
-        ),
+        baseline=baseline,
         stages=stages,
         orders=write_orders(instance.orders),
         search=Search(stopped_by="effort", reproducible=True),

@@ -102,6 +102,10 @@ def test_valid_for_every_engine_that_runs_it(engine: str, objective: str) -> Non
     assert judged(files(FUSED, engine=engine, objective=objective, **asked)) == []
 
 
+def test_a_step_that_takes_no_time_is_valid() -> None:
+    assert judged(files(profile=_timeless(), cluster=NO_LINKS)) == []
+
+
 def test_a_v_is_valid_for_torchtitan() -> None:
     stages = Assignment((0, 2, 3, 5, 6), (0, 1, 1, 0), (False,) * 4)
     orders = ("0F0 0F1 3F0 3B0 0B0 3F1 3B1 0B1", "1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1")
@@ -220,6 +224,17 @@ TRIPLE_ORDERS = ("0F0 0F1 2F0 2B0 0B0 2F1 2B1 0B1", "1F0 1F1 1B0 1B1")
 SWAPPED_ORDERS = (FUSED[1], FUSED[0])
 
 
+BASELINE = {"schedule": "gpipe", "step_time_ns": 0, "speedup": 1.0}
+
+
+def _timeless() -> Document:
+    """The profile, its layers taking no time at all."""
+    profile = copy.deepcopy(PROFILE)
+    for kind in profile["kinds"].values():
+        kind["times"]["gpu"] = dict.fromkeys(kind["times"]["gpu"], 0)
+    return profile
+
+
 def plus(number: float) -> Callable[[float], float]:
     return lambda old: old + number
 
@@ -324,6 +339,11 @@ CASES: list[tuple[str, str, Corrupt]] = [
     ("bound", "$.bound", lambda: without("bound", "span_ns", base=files(objective="span"))),
     ("gap", "$.bound.gap", lambda: edited("bound", "gap", to=plus(1e-8))),
     ("gap", "$.bound.gap", lambda: edited("bound", "gap", to=plus(1e-8), base=files(objective="span"))),
+    (
+        "speedup",
+        "$.baseline",
+        lambda: edited("baseline", to=BASELINE, base=files(profile=_timeless(), cluster=NO_LINKS)),
+    ),
     ("speedup", "$.baseline.speedup", lambda: edited("baseline", "speedup", to=plus(1e-8))),
 ]
 
