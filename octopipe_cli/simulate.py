@@ -202,7 +202,7 @@ def _lag(pipeline: Pipeline, action: Action) -> int:
 
 def _dependencies(pipeline: Pipeline, orders: Orders) -> dict[Action, tuple[Action, ...]]:
     """Return for each action the actions it waits for besides its rank's order."""
-    known = {action for actions in orders for action in actions}
+    known = dict.fromkeys(action for actions in orders for action in actions)  # no set: errors name the first in order
     wanted: dict[Action, tuple[Action, ...]] = {}
     last = pipeline.num_stages - 1
     for action in known:

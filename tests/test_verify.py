@@ -258,6 +258,7 @@ CASES: list[tuple[str, str, Corrupt]] = [
     ("no-cut", "$.stages[1].layers", lambda: files(SPLIT, CUT)),
     ("order-tokens", "$.orders[0][0]", lambda: reordered(0, "0F0", "0G0")),
     ("order-tokens", "$.orders[1][0]", lambda: reordered(1, "1F0", "-1F0")),
+    ("order-tokens", "$.orders[1][0]", lambda: reordered(1, "1F0", "\N{ARABIC-INDIC DIGIT ONE}F0")),
     ("action-range", "$.orders[0]", lambda: reordered(0, "0F0", "4F0")),
     ("action-range", "$.orders[1]", lambda: reordered(1, "1F1", "1F2")),
     ("rank-order-owner", "$.orders[1]", lambda: reordered(1, "1F0", "1F0 2F0", reordered(0, " 2F0", ""))),
