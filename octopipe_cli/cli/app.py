@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +30,7 @@ def _group(help_text: str, **more: Any) -> typer.Typer:
     return typer.Typer(help=help_text, **{**settings, **more})
 
 
+@functools.cache
 def command() -> Any:
     """Return the whole command line as one command."""
     app = _group(_root.__doc__ or "")

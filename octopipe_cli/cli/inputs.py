@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from octopipe_cli.cluster import Cluster, load_cluster
-from octopipe_cli.errors import InputError
+from octopipe_cli.errors import InfeasibleError, InputError
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import MAX_MICROBATCHES, Plan
 from octopipe_cli.profile import Profile, load_profile
@@ -43,11 +43,21 @@ def load_inputs(profile_file: str, cluster_file: str, num_microbatches: int) -> 
     InputError
         Where a file is wrong, a rank's hardware is none that the profile has times for, or a step of so many
         micro-batches would be longer or larger than 64-bit arithmetic holds.
+    InfeasibleError
+        Where there are more ranks than layers.
     """
     from octopipe_cli.pipeline import check_hardware
 
     profile, cluster = load_profile(profile_file), load_cluster(cluster_file)
     check_hardware(profile.value, cluster.value, profile.file, cluster.file)
+    if profile.value.num_layers < cluster.value.num_ranks:
+        raise InfeasibleError(
+            "more ranks than layers: every rank needs a stage, every stage a layer",
+            file=cluster.file,
+            path="$.ranks",
+            found=f"{cluster.value.num_ranks} ranks for {profile.value.num_layers} layers",
+            remedy="use fewer ranks",
+        )
     _check_range(profile, cluster.value, num_microbatches)
     return profile, cluster
 

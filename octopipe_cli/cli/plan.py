@@ -131,9 +131,7 @@ def plan(
 def _check_flags(engine: Engine, time_limit: float | None) -> None:
     if engine != "any":
         raise InputError(
-            "not supported yet",
-            path="--engine",
-            found=engine,
+            f"--engine {engine} is not supported yet",
             expected="any",
             remedy="plan without --engine: the plan is for no engine in particular",
         )

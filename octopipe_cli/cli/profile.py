@@ -19,17 +19,19 @@ def show_profile(
 ) -> None:
     """Show what a model profile holds: parameters, layers, and the times and sizes of each kind.
 
-    Times are in ms for one micro-batch through all layers of a kind, sizes in bytes (JSON) or GiB and MiB (text).
+    Times are in ms, sizes in bytes or in KiB, MiB, GiB: of one layer for one micro-batch in text, of all layers of a
+    kind together in JSON. Parameters of MTP depths are counted apart.
 
     Example: octopipe profile show profiles/models/llama3-8b.json
     """
     from octopipe_cli.profile import load_profile
 
-    document = summary(load_profile(profile).value)
+    value = load_profile(profile).value
+    totals = summary(value)
     if format is Format.json:
-        emit_json(document)
+        emit_json(totals)
     else:
-        emit(summary_text(document))
+        emit(_text(value, totals))
 
 
 def summary(profile: Profile) -> dict[str, Any]:
@@ -87,47 +89,22 @@ def _milliseconds(value: float) -> float:
     return round(value, 6)
 
 
-def summary_text(document: dict[str, Any]) -> str:
-    """Return a profile's totals as text: a line of facts, then a table for each hardware."""
-    from octopipe_cli.render.words import count_text, size_text, visible
+def _text(profile: Profile, totals: dict[str, Any]) -> str:
+    """Return a profile as text: a line of facts, tables of times and sizes by kind, where it comes from."""
+    from octopipe_cli.render.console import glyphs_of, make_console, rendered
+    from octopipe_cli.render.tables import profile_table
+    from octopipe_cli.render.words import count_text
 
-    facts = [f"{document['layers']} layers"]
-    if document["parameters"]:
-        facts.append(f"{count_text(document['parameters'])} parameters")
-    if document["mtp_parameters"]:
-        facts.append(f"{count_text(document['mtp_parameters'])} more in MTP depths")
-    lines = [f"{visible(document['name'])}: {', '.join(facts)}"]
-    for hardware in document["hardware"]:
-        lines += ["", f"on {visible(hardware)}, ms per micro-batch, all layers of a kind together:"]
-        rows = [["kind", "layers", "forward", "backward input", "backward weight", "share"]]
-        whole = document["totals"]["times"][hardware]
-        for name, kind in document["kinds"].items():
-            rows.append(_time_row(visible(name), str(kind["layers"]), kind["times"][hardware], whole))
-        rows.append(_time_row("total", str(document["layers"]), whole, whole))
-        lines += _aligned(rows)
-    sizes = {key.removesuffix("_bytes").replace("_", " "): document["totals"][key] for key in BYTES}
-    sizes = {name: size for name, size in sizes.items() if size}
-    lines += ["", *(f"{name}: {size_text(size)}" for name, size in sizes.items())]
-    if not sizes:
-        lines.append("no sizes: memory is not modelled")
-    lines += [f"{visible(str(key))}: {visible(str(value))}" for key, value in document["provenance"].items()]
-    return "\n".join(lines)
-
-
-def _time_row(name: str, layers: str, times: dict[str, float], whole: dict[str, float]) -> list[str]:
-    spent, all_spent = times["forward_ms"] + times["backward_ms"], whole["forward_ms"] + whole["backward_ms"]
-    columns = [f"{times[key]:.3f}" for key in ("forward_ms", "backward_input_ms", "backward_weight_ms")]
-    return [name, layers, *columns, f"{100 * spent / all_spent:.1f} %" if all_spent else "-"]
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """Return rows as lines: the first column flush left, the others flush right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *others in rows:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join(["", first.ljust(widths[0]), *cells]))
-    return lines
+    console = make_console()
+    glyphs = glyphs_of(console)
+    facts = [f"{totals['layers']} layers"]
+    if totals["parameters"]:
+        facts.append(f"{count_text(totals['parameters'])} parameters")
+    if totals["mtp_parameters"]:
+        facts.append(f"{count_text(totals['mtp_parameters'])} more in MTP depths")
+    lines = [f"{glyphs.name(profile.name)}: {', '.join(facts)}"]
+    lines += [f"{glyphs.name(str(key))}: {glyphs.name(str(value))}" for key, value in profile.provenance.items()]
+    return "\n".join(lines) + "\n\n" + rendered(console, profile_table(profile, glyphs, console.width))
 
 
 def import_simpipe(
