@@ -13,7 +13,7 @@ from octopipe_cli.plan import Plan
 from octopipe_cli.render.axis import ticks
 from octopipe_cli.render.cells import Cell, Run, Window, action_runs, sample, stage_runs
 from octopipe_cli.render.console import LEAST_WIDTH
-from octopipe_cli.render.glyphs import BLOCKS, IDLE, KIND_NAMES, TONES, Glyphs
+from octopipe_cli.render.glyphs import BLOCKS, IDLE, KIND_NAMES, TONES, Glyphs, texture_style
 from octopipe_cli.render.grid import joined
 from octopipe_cli.render.words import gibibyte_text, percent_text, time_text, with_memory
 from octopipe_cli.simulate import Timeline
@@ -185,7 +185,7 @@ def _draw(line: Text, run: Run, stages: tuple[int, ...], glyphs: Glyphs) -> None
     tone = TONES[cell.kind][stages.index(cell.stage) % 2 if cell.stage >= 0 else 0]
     number = str(cell.microbatch) if _numbered(run) else ""
     line.append(number, style=f"bold #000000 on {tone}")
-    line.append(texture * (run.width - len(number)), style=tone)
+    line.append(texture * (run.width - len(number)), style=texture_style(cell.kind, tone))
 
 
 def _numbered(run: Run) -> bool:
@@ -253,8 +253,8 @@ def _legend(chart: _Chart, width: int, tall: bool) -> Iterator[Text]:
     entries = []
     for kind, name in KIND_NAMES.items():
         if kind in shown:
-            entry = Text(glyphs.texture[kind] * 2, style=TONES[kind][0] if kind in TONES else DIM)
-            entries.append(entry.append(f" {kind + ' ' if kind in 'FIWB' and kind else ''}{name}", style=""))
+            style = texture_style(kind, TONES[kind][0]) if kind in TONES else DIM
+            entries.append(Text().append(glyphs.texture[kind] * 2, style=style).append(f" {name}"))
     notes = []
     if any(_numbered(run) for row in chart.rows for run in action_runs(row)):
         notes.append("numbers: micro-batches")

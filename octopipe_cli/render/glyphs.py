@@ -14,15 +14,15 @@ IDLE: Final = ""
 
 #: What each kind is called in a legend, in the order of the legend.
 KIND_NAMES: Final[Mapping[str, str]] = {
-    "F": "forward",
-    "I": "backward, input",
-    "W": "backward, weights",
-    "B": "backward, whole",
+    "F": "F forward",
+    "I": "I backward, input",
+    "W": "W backward, weights",
+    "B": "B backward, whole",
     STEP_KIND: "optimizer step",
     IDLE: "bubble",
 }
 
-#: Two tones a kind, from Okabe and Ito's palette for the colour-blind: the stages of a rank take them in turn.
+#: Two tones a kind, based on Okabe and Ito's palette for the colour-blind: the stages of a rank take them in turn.
 TONES: Final[Mapping[str, tuple[str, str]]] = {
     "F": ("#56b4e9", "#0072b2"),
     "I": ("#e69f00", "#f0e442"),
@@ -30,6 +30,14 @@ TONES: Final[Mapping[str, tuple[str, str]]] = {
     "B": ("#cc79a7", "#d55e00"),
     STEP_KIND: ("#999999", "#999999"),
 }
+
+
+def texture_style(kind: str, tone: str) -> str:
+    """Return the style of a kind's texture: most of the cell in its tone, so that light textures do not look idle."""
+    if kind in ("F", STEP_KIND):
+        return tone
+    shade = "#" + "".join(f"{int(tone[at : at + 2], 16) // 3:02x}" for at in (1, 3, 5))
+    return f"{tone} on {shade}" if kind == "B" else f"{shade} on {tone}"
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,15 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from rich.color import ColorSystem
 from rich.console import Console
+from rich.style import Style
 
 from octopipe_cli.errors import InputError
 from octopipe_cli.plan import InputFile, Plan
 from octopipe_cli.render.console import rendered
 from octopipe_cli.render.gantt import gantt
-from octopipe_cli.render.glyphs import ASCII
+from octopipe_cli.render.glyphs import ASCII, TONES, texture_style
 from octopipe_cli.render.report import report
 from octopipe_cli.simulate import Timeline
 from tests.render.plans import GIB, make_plan, one_f_one_b, replay, v_plan, wide_plan
@@ -172,3 +174,13 @@ def test_a_step_that_takes_no_time() -> None:
     assert timeline.step_time_ns == 0
     assert set(rows(gantt(plan, timeline).plain)["0"]) == {"·"}
     assert "0 ns" in report(plan, timeline).plain
+
+
+def test_textures_survive_sixteen_colours() -> None:
+    for kind, tones in TONES.items():
+        for tone in tones:
+            style = Style.parse(texture_style(kind, tone))
+            if style.bgcolor is not None:
+                assert style.color is not None
+                standard = ColorSystem.STANDARD
+                assert style.color.downgrade(standard) != style.bgcolor.downgrade(standard)
