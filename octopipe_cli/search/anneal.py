@@ -1,0 +1,280 @@
+"""Local search over partition and placement, compiled: every candidate is scheduled before it is judged.
+
+The paper's tuner moves, splits and swaps stages by the bubbles it measures. Here the measure is the schedule itself:
+a candidate whose bound is above the acceptance threshold is dropped unscheduled (most are), the others are scheduled
+with the incumbent's priority rule and two drawn ones, each cut off as soon as it must end above the threshold.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from octopipe_cli.list_scheduler import NEVER, Ints, Scratch, StageCosts, new_scratch, schedule
+from octopipe_cli.search.tables import Tables, new_costs, price, quick_bound, shares_ranks
+
+#: What a search may change.
+MOVE_RANKS, MOVE_COUNT, MOVE_RECOMPUTE, MOVE_FUSE = 1, 2, 4, 8
+
+SCHEDULES_TRIED = 3
+DROPPED_WORK = 24  # what a candidate costs besides its scheduled actions, in actions
+
+
+class Candidate(NamedTuple):
+    """A partition and placement; `head` is (number of stages, value in ns, priority rule)."""
+
+    cuts: Ints
+    ranks: Ints
+    recompute: Ints
+    fuse: Ints
+    head: Ints
+
+
+class Bench(NamedTuple):
+    """What one search works with: its incumbent, its best, the trial, and scratch."""
+
+    current: Candidate
+    best: Candidate
+    trial: Candidate
+    costs: StageCosts
+    step: Ints
+    memory: Ints | None
+    scratch: Scratch
+    ranks: Ints  # (4, ranks), scratch
+    no_extra: Ints
+    no_log: Ints
+    random: Ints  # (1,), the generator's state
+    counts: Ints  # (4,): work done, candidates, scheduled, accepted
+
+
+def new_candidate(num_stages: int) -> Candidate:
+    """Return an empty candidate for up to that many stages."""
+    zeros = [np.zeros(num_stages, np.int64) for _ in range(3)]
+    return Candidate(np.zeros(num_stages + 1, np.int64), *zeros, np.array([0, NEVER, 0], np.int64))
+
+
+def new_bench(num_stages: int, num_ranks: int, num_microbatches: int, limited: bool, seed: int) -> Bench:
+    """Return a bench for up to that many stages."""
+    return Bench(
+        *(new_candidate(num_stages) for _ in range(3)),
+        new_costs(num_stages),
+        np.zeros(num_ranks, np.int64),
+        np.zeros((3, num_ranks), np.int64) if limited else None,
+        new_scratch(num_stages, num_ranks, num_microbatches),
+        np.zeros((4, num_ranks), np.int64),
+        np.zeros((2, 0, 0), np.int64),
+        np.zeros((0, 4), np.int64),
+        np.array([(seed * 2654435761 + 88172645463325252) % (1 << 62) + 1], np.int64),
+        np.zeros(4, np.int64),
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def draw(state, below):  # type: ignore[no-untyped-def]
+    """Return a random integer from 0 to below - 1 (xorshift64*; the same on every machine)."""
+    x = np.uint64(state[0])
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    state[0] = np.int64(x)
+    return np.int64(((x * np.uint64(2685821657736338717)) >> np.uint64(33)) % np.uint64(below))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def patience(state, temperature):  # type: ignore[no-untyped-def]
+    """Return how much worse, in ns, a candidate may be: exponentially distributed, its mean the temperature."""
+    u = (draw(state, 1 << 30) + 1.0) / (1 << 30)
+    return np.int64(-temperature * np.log(u))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def copy_candidate(source, target):  # type: ignore[no-untyped-def]
+    """Copy a candidate into another's arrays."""
+    n = source.head[0]
+    for s in range(n):
+        target.cuts[s] = source.cuts[s]
+        target.ranks[s] = source.ranks[s]
+        target.recompute[s] = source.recompute[s]
+        target.fuse[s] = source.fuse[s]
+    target.cuts[n] = source.cuts[n]
+    target.head[:] = source.head
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _move(trial, num_ranks, most, legal, allowed, random):  # type: ignore[no-untyped-def]
+    """Change the trial once: shift a cut, give a stage to another rank, swap two, split one, merge two, flip a mark."""
+    cuts, ranks, recompute, fuse = trial.cuts, trial.ranks, trial.recompute, trial.fuse
+    n = trial.head[0]
+    dice = draw(random, 100)
+    marks = allowed & (MOVE_RECOMPUTE | MOVE_FUSE)
+    if marks and dice < 12:
+        s = draw(random, n)
+        if marks == MOVE_FUSE or (marks & MOVE_FUSE and dice < 6):
+            fuse[s] = 1 - fuse[s]
+        else:
+            recompute[s] = 1 - recompute[s]
+        return
+    dice = draw(random, 100)
+    if not allowed & MOVE_RANKS or dice < 55:
+        if n > 1:
+            i = 1 + draw(random, n - 1)
+            step = 1 if draw(random, 2) == 0 else -1
+            c = cuts[i] + step
+            while cuts[i - 1] < c < cuts[i + 1] and legal[c] == 0:
+                c += step
+            if cuts[i - 1] < c < cuts[i + 1]:
+                cuts[i] = c
+    elif dice < 70:
+        ranks[draw(random, n)] = draw(random, num_ranks)
+    elif dice < 82:
+        i = draw(random, n)
+        j = draw(random, n)
+        ranks[i], ranks[j] = ranks[j], ranks[i]
+    elif not allowed & MOVE_COUNT:
+        return
+    elif dice < 91:
+        i = draw(random, n)
+        wide = cuts[i + 1] - cuts[i]
+        if n < most and wide > 1:
+            c = cuts[i] + 1 + draw(random, wide - 1)
+            if legal[c] == 0:
+                return
+            for j in range(n, i, -1):
+                cuts[j + 1] = cuts[j]
+                ranks[j] = ranks[j - 1]
+                recompute[j] = recompute[j - 1]
+                fuse[j] = fuse[j - 1]
+            cuts[i + 1] = c
+            if draw(random, 5) > 0:
+                ranks[i + draw(random, 2)] = draw(random, num_ranks)
+            trial.head[0] = n + 1
+    elif n > num_ranks:
+        i = draw(random, n - 1)
+        keep = i + draw(random, 2)
+        ranks[i], recompute[i], fuse[i] = ranks[keep], recompute[keep], fuse[keep]
+        for j in range(i + 1, n):
+            cuts[j] = cuts[j + 1]
+            if j < n - 1:
+                ranks[j] = ranks[j + 1]
+                recompute[j] = recompute[j + 1]
+                fuse[j] = fuse[j + 1]
+        trial.head[0] = n - 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bring_together(trial, together, random):  # type: ignore[no-untyped-def]
+    """Give the stages of layers that must share a rank to the rank of one of them, drawn."""
+    n = trial.head[0]
+    for g in range(together.shape[0]):
+        size = 0
+        while size < together.shape[1] and together[g, size] >= 0:
+            size += 1
+        chosen = together[g, draw(random, size)]
+        home = trial.ranks[np.searchsorted(trial.cuts[: n + 1], chosen, side="right") - 1]
+        for i in range(size):
+            trial.ranks[np.searchsorted(trial.cuts[: n + 1], together[g, i], side="right") - 1] = home
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _crowded(trial, num_ranks, most_on_rank, counts):  # type: ignore[no-untyped-def]
+    """Return whether a rank has no stage, or more than it may have."""
+    for d in range(num_ranks):
+        counts[d] = 0
+    for s in range(trial.head[0]):
+        counts[trial.ranks[s]] += 1
+    for d in range(num_ranks):
+        if counts[d] == 0 or counts[d] > most_on_rank:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def try_rules(tables, num_microbatches, overhead, modes, rules, bench, first, last):  # type: ignore[no-untyped-def]
+    """Schedule the current candidate with the rules first .. last - 1; note value and rule of the best."""
+    current = bench.current
+    n = current.head[0]
+    num_ranks = bench.step.shape[0]
+    costs, step, memory, scratch = bench.costs, bench.step, bench.memory, bench.scratch
+    if not price(
+        tables, current.cuts, current.ranks, current.recompute, current.fuse, n, overhead, costs, step, memory
+    ):
+        return
+    for j in range(first, last):
+        rule = (rules[j, 0], rules[j, 1], rules[j, 2])
+        value = schedule(
+            costs, n, num_ranks, num_microbatches, step, memory, modes, rule, bench.no_extra, scratch,
+            current.head[1] - 1, bench.no_log,
+        )  # fmt: skip
+        bench.counts[0] += scratch.tree[0] + DROPPED_WORK
+        if value < current.head[1]:
+            current.head[1] = value
+            current.head[2] = j
+    bench.counts[1] += 1
+    if current.head[1] < bench.best.head[1]:
+        copy_candidate(current, bench.best)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, most_on_rank, until, budget, hot, floor):  # type: ignore[no-untyped-def]  # noqa: E501
+    """Go on annealing until `until` of `budget` actions' work is done, or a value at or below `floor` is found.
+
+    Parameters
+    ----------
+    modes, rules
+        As for `schedule`; rules has shape (rules, 3).
+    allowed
+        Bits MOVE_...: what may be changed besides cuts.
+    most_on_rank
+        Most stages a rank may have.
+    hot
+        Temperature at the start, in ns; it falls linearly to nothing.
+    """
+    num_ranks = bench.step.shape[0]
+    current, best, trial = bench.current, bench.best, bench.trial
+    costs, step, memory, scratch, random, counts = (
+        bench.costs, bench.step, bench.memory, bench.scratch, bench.random, bench.counts,
+    )  # fmt: skip
+    by_span = modes[1]
+    most = current.ranks.shape[0]
+    while counts[0] < until and best.head[1] > floor:
+        temperature = hot * (1.0 - counts[0] / budget)
+        copy_candidate(current, trial)
+        dice = draw(random, 100)
+        for _ in range(3 if dice < 12 else 2 if dice < 35 else 1):
+            _move(trial, num_ranks, most, tables.legal, allowed, random)
+        counts[0] += DROPPED_WORK
+        counts[1] += 1
+        if allowed & MOVE_RANKS:
+            if tables.together.shape[0] > 0:
+                _bring_together(trial, tables.together, random)
+            if _crowded(trial, num_ranks, most_on_rank, bench.ranks[0]):
+                continue
+        elif tables.together.shape[0] > 0 and not shares_ranks(tables, trial.cuts, trial.ranks, trial.head[0]):
+            continue
+        n = trial.head[0]
+        if not price(tables, trial.cuts, trial.ranks, trial.recompute, trial.fuse, n, overhead, costs, step, memory):
+            continue
+        threshold = current.head[1] + patience(random, temperature)
+        if quick_bound(costs, n, num_microbatches, step, by_span, bench.ranks) > threshold:
+            continue
+        value = threshold + 1
+        for attempt in range(SCHEDULES_TRIED):
+            j = current.head[2] if attempt == 0 else draw(random, rules.shape[0])
+            rule = (rules[j, 0], rules[j, 1], rules[j, 2])
+            found = schedule(
+                costs, n, num_ranks, num_microbatches, step, memory, modes, rule, bench.no_extra, scratch, value - 1,
+                bench.no_log,
+            )  # fmt: skip
+            counts[0] += scratch.tree[0]
+            if found < value:
+                value = found
+                trial.head[1] = value
+                trial.head[2] = j
+        counts[2] += 1
+        if value <= threshold:
+            counts[3] += 1
+            copy_candidate(trial, current)
+            if value < best.head[1]:
+                copy_candidate(trial, best)

@@ -1,0 +1,317 @@
+"""Profile x cluster as arrays for the compiled search: cumulative sums, so that a stage's cost is a difference."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from octopipe_cli.cluster import Cluster
+from octopipe_cli.errors import InputError
+from octopipe_cli.list_scheduler import (
+    AHEAD,
+    BACK,
+    BACKWARD,
+    EARLY,
+    FORWARD,
+    HELD,
+    INPUT,
+    KEPT,
+    NEVER,
+    OUTPUT,
+    ROOM,
+    SLOT,
+    UNLIMITED,
+    WEIGHT,
+    WHOLE,
+    WORK_B,
+    WORK_F,
+    Ints,
+    StageCosts,
+    reserve,
+)
+from octopipe_cli.pipeline import LayerTimes, layer_times
+from octopipe_cli.plan import Request
+from octopipe_cli.profile import Profile
+
+ACTIVATION, WEIGHT_ACTIVATION, STATE, BOUNDARY, WHOLE_ONLY = range(5)  # rows of `Tables.sums`
+LARGEST, WORKSPACE, OUT, SIZE_CLASS = range(4)  # rows of `Tables.layers`
+NEEDED = 2  # row of the scheduler's memory after ROOM, SLOT: what one micro-batch holds in all stages of the rank
+STEP = 4  # row of `Tables.times` after FORWARD, BACKWARD, WEIGHT, WHOLE
+
+
+class Tables(NamedTuple):
+    """The instance, by layer.
+
+    Attributes
+    ----------
+    grade
+        Shape (ranks,): the column of times a rank uses (one for each hardware and speed).
+    times
+        Shape (5, grades, layers + 1): cumulative ns of F, I, W, B and of `step_ms`, overhead left out.
+    sums
+        Shape (5, layers + 1), cumulative: activation, weight activation, state bytes, kept inputs, and the number of
+        layers that may not split.
+    layers
+        Shape (4, layers): activation, workspace, output bytes; which row of `lags` the output's transfer is.
+    lags
+        Shape (output sizes, ranks, ranks): transfer times.
+    limit
+        Shape (ranks,): memory limit in bytes.
+    legal
+        Shape (layers + 1,): 1 where a cut may stand before that layer.
+    together, tied
+        Groups of layers that share a rank, that share weights: one a row, filled up with -1.
+    """
+
+    grade: Ints
+    times: Ints
+    sums: Ints
+    layers: Ints
+    lags: Ints
+    limit: Ints
+    legal: Ints
+    together: Ints
+    tied: Ints
+
+
+def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables:
+    """Return the tables of an instance.
+
+    Raises
+    ------
+    InputError
+        Where times or sizes are so large that sums over a step leave 64-bit integers.
+    """
+    members, count = cluster.members, profile.num_layers
+    grades: dict[tuple[str, float], int] = {}
+    for member in members:
+        grades.setdefault((member.hardware, member.speed), len(grades))
+    kinds = [profile.kind_of(layer) for layer in range(count)]
+    times = np.zeros((5, len(grades), count + 1), np.int64)
+    for (hardware, speed), grade in grades.items():
+        per_kind = {name: layer_times(kind.times[hardware], speed) for name, kind in profile.kinds.items()}
+        for layer, name in enumerate(profile.layer_kinds):
+            times[:, grade, layer + 1] = _columns(per_kind[name])
+    _check_range(times, cluster, request)
+    np.cumsum(times, axis=2, out=times)
+    rows: list[list[int]] = [
+        [kind.activation_bytes for kind in kinds],
+        [kind.weight_activation_bytes for kind in kinds],
+        [kind.state_bytes for kind in kinds],
+        [0, *(kind.output_bytes for kind in kinds[:-1])],
+        [int(not kind.splittable) for kind in kinds],
+    ]
+    sums = np.zeros((5, count + 1), np.int64)
+    np.cumsum(np.array(rows, np.int64), axis=1, out=sums[:, 1:])
+    sizes = sorted({kind.output_bytes for kind in kinds})
+    lags = [
+        [[cluster.transfer_ns(size, a, b) for b in range(len(members))] for a in range(len(members))] for size in sizes
+    ]
+    layers = [
+        rows[ACTIVATION],
+        [kind.workspace_bytes for kind in kinds],
+        [kind.output_bytes for kind in kinds],
+        [sizes.index(kind.output_bytes) for kind in kinds],
+    ]
+    legal = np.ones(count + 1, np.int64)
+    legal[[layer + 1 for layer in profile.rules.no_cut_after if layer + 1 < count]] = 0
+    return Tables(
+        grade=np.array([grades[member.hardware, member.speed] for member in members], np.int64),
+        times=times,
+        sums=sums,
+        layers=np.array(layers, np.int64),
+        lags=np.array(lags, np.int64),
+        limit=np.array(
+            [UNLIMITED if m.memory_limit_bytes is None else m.memory_limit_bytes for m in members], np.int64
+        ),
+        legal=legal,
+        together=_groups(profile.rules.same_rank),
+        tied=_groups(profile.rules.tied),
+    )
+
+
+def _columns(times: LayerTimes) -> list[int]:
+    return [times.forward, times.input, times.weight, times.backward, times.step]
+
+
+def _groups(groups: list[list[int]]) -> Ints:
+    width = max(map(len, groups), default=0)
+    return np.array([group + [-1] * (width - len(group)) for group in groups], np.int64).reshape(len(groups), width)
+
+
+def _check_range(times: Ints, cluster: Cluster, request: Request) -> None:
+    """Refuse what would overflow: twice the whole step on one rank, with every overhead and transfer, stays below 2^59."""
+    layers = times.shape[2]
+    work = float(times.max(axis=1).astype(np.float64).sum()) + 4.0 * layers * cluster.action_overhead_ns
+    links = [cluster.links.within_node, cluster.links.between_nodes, *cluster.links.pairs]
+    waits = (
+        2.0
+        * layers
+        * max(link.transfer_ns(2**50) if link.bandwidth_gb_per_s else link.latency_us * 1e3 for link in links)
+    )
+    if 2.0 * request.num_microbatches * (work + min(waits, 1e17)) > float(1 << 59):
+        raise InputError(
+            "the step would take longer than can be reckoned with",
+            found=f"{request.num_microbatches * work / 3.6e12:.0f} hours of work",
+            expected="less than 40,000 hours",
+            remedy="check that times are in milliseconds and overheads and latencies in microseconds",
+        )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def price(tables, cuts, ranks, recompute, fuse, n, overhead, costs, step, memory):  # type: ignore[no-untyped-def]
+    """Write the costs of n stages; return whether they keep the rules and, where limited, can fit one by one.
+
+    Parameters
+    ----------
+    cuts, ranks, recompute, fuse
+        Shapes (>= n + 1,), (>= n,) each: the candidate.
+    overhead
+        ns an action.
+    costs, step, memory
+        Written: `StageCosts`, time after the last action by rank, and ROOM, SLOT, NEEDED by rank (None: not limited).
+    """
+    times, sums, layers, sizes = tables.times, tables.sums, tables.layers, costs.sizes
+    num_ranks = step.shape[0]
+    for d in range(num_ranks):
+        step[d] = 0
+    if memory is not None:
+        for d in range(num_ranks):
+            memory[ROOM, d] = tables.limit[d]
+            memory[SLOT, d] = 0
+            memory[NEEDED, d] = 0
+    for s in range(n):
+        a, b, d = cuts[s], cuts[s + 1], ranks[s]
+        g = tables.grade[d]
+        forward = times[FORWARD, g, b] - times[FORWARD, g, a]
+        again = forward if recompute[s] else 0
+        costs.rank[s] = d
+        costs.times[FORWARD, s, 0] = overhead + forward
+        costs.times[BACKWARD, s, 0] = overhead + again + times[BACKWARD, g, b] - times[BACKWARD, g, a]
+        costs.times[WEIGHT, s, 0] = overhead + times[WEIGHT, g, b] - times[WEIGHT, g, a]
+        costs.times[WHOLE, s, 0] = overhead + again + times[WHOLE, g, b] - times[WHOLE, g, a]
+        fused = 1 if fuse[s] or sums[WHOLE_ONLY, b] > sums[WHOLE_ONLY, a] else 0
+        costs.fused[s, 0] = fused
+        step[d] += times[STEP, g, b] - times[STEP, g, a]
+        costs.lags[AHEAD, s] = tables.lags[layers[SIZE_CLASS, b - 1], d, ranks[s + 1]] if s < n - 1 else 0
+        costs.lags[BACK, s] = tables.lags[layers[SIZE_CLASS, a - 1], d, ranks[s - 1]] if s > 0 else 0
+        if memory is None:
+            continue
+        largest = np.int64(0)
+        work = np.int64(0)
+        for layer in range(a, b):
+            largest = max(largest, layers[LARGEST, layer])
+            work = max(work, layers[WORKSPACE, layer])
+        kept = sums[WEIGHT_ACTIVATION, b] - sums[WEIGHT_ACTIVATION, a]
+        sizes[KEPT, s] = 0 if fused else kept
+        sizes[WORK_F, s] = work
+        if recompute[s]:
+            sizes[HELD, s] = sums[BOUNDARY, b] - sums[BOUNDARY, a]
+            sizes[EARLY, s] = sizes[KEPT, s]
+            sizes[WORK_B, s] = work + largest
+        else:
+            sizes[HELD, s] = sums[ACTIVATION, b] - sums[ACTIVATION, a]
+            sizes[EARLY, s] = 0
+            sizes[WORK_B, s] = work
+        sizes[INPUT, s] = layers[OUT, a - 1] if s > 0 else 0
+        sizes[OUTPUT, s] = layers[OUT, b - 1] if s < n - 1 else 0
+        memory[ROOM, d] -= sums[STATE, b] - sums[STATE, a]
+        memory[SLOT, d] = max(memory[SLOT, d], reserve(sizes, fused, s))
+        memory[NEEDED, d] += sizes[HELD, s]
+    if memory is None:
+        return True
+    if tables.tied.shape[0] > 0:
+        _book_copies(tables, cuts, ranks, n, memory)
+    for d in range(num_ranks):
+        if memory[ROOM, d] - memory[SLOT, d] < memory[NEEDED, d]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _stage_of(cuts, n, layer):  # type: ignore[no-untyped-def]
+    """Return the stage that holds a layer."""
+    return np.searchsorted(cuts[: n + 1], layer, side="right") - 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _book_copies(tables, cuts, ranks, n, memory):  # type: ignore[no-untyped-def]
+    """Take the copies of tied weights out of the room of the ranks that need one."""
+    for g in range(tables.tied.shape[0]):
+        owner = tables.tied[g, 0]
+        size = tables.sums[STATE, owner + 1] - tables.sums[STATE, owner]
+        home = ranks[_stage_of(cuts, n, owner)]
+        for d in range(memory.shape[1]):
+            if d == home:
+                continue
+            for i in range(1, tables.tied.shape[1]):
+                layer = tables.tied[g, i]
+                if layer >= 0 and ranks[_stage_of(cuts, n, layer)] == d:
+                    memory[ROOM, d] -= size
+                    break
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def shares_ranks(tables, cuts, ranks, n):  # type: ignore[no-untyped-def]
+    """Return whether layers that must share a rank do."""
+    for g in range(tables.together.shape[0]):
+        home = ranks[_stage_of(cuts, n, tables.together[g, 0])]
+        for i in range(1, tables.together.shape[1]):
+            layer = tables.together[g, i]
+            if layer >= 0 and ranks[_stage_of(cuts, n, layer)] != home:
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def quick_bound(costs, n, num_microbatches, step, by_span, scratch):  # type: ignore[no-untyped-def]
+    """Return a lower bound on the step time (or span) of any schedule of n stages; NEVER where a rank has none.
+
+    For each rank: it starts when the first micro-batch arrives, works off its load, and after its last F or backward
+    the way back to stage 0 and its W remain (design, section 5.1). `scratch`: shape (4, ranks).
+    """
+    num_ranks = step.shape[0]
+    times, fused, lags = costs.times, costs.fused, costs.lags
+    for d in range(num_ranks):
+        scratch[0, d] = -1
+        scratch[1, d] = 0
+        scratch[2, d] = 0
+        scratch[3, d] = 0
+    ahead = np.int64(0)
+    behind = np.int64(0)
+    for s in range(n):
+        d = costs.rank[s]
+        if scratch[0, d] < 0:
+            scratch[0, d] = ahead
+            scratch[1, d] = behind
+        back = times[WHOLE, s, 0] if fused[s, 0] else times[BACKWARD, s, 0]
+        scratch[2, d] += times[FORWARD, s, 0] + back
+        scratch[3, d] += 0 if fused[s, 0] else times[WEIGHT, s, 0]
+        ahead += times[FORWARD, s, 0] + lags[AHEAD, s]
+        behind += back + (lags[BACK, s + 1] if s + 1 < n else 0)
+    tail = step[costs.rank[0]] + (0 if fused[0, 0] else times[WEIGHT, 0, 0])
+    least = np.int64(0)
+    for d in range(num_ranks):
+        if scratch[0, d] < 0:
+            return NEVER
+        load = num_microbatches * (scratch[2, d] + scratch[3, d]) + step[d]
+        if by_span:
+            least = max(least, load)
+        else:
+            way = num_microbatches * scratch[2, d] + scratch[1, d] + tail
+            least = max(least, scratch[0, d] + max(load, way))
+    return least
+
+
+def new_costs(num_stages: int) -> StageCosts:
+    """Return empty costs for up to that many stages."""
+    shape: Any = (num_stages,)
+    return StageCosts(
+        np.zeros(shape, np.int64),
+        np.zeros((4, num_stages, 1), np.int64),
+        np.zeros((num_stages, 1), np.int64),
+        np.zeros((2, num_stages), np.int64),
+        np.zeros((7, num_stages), np.int64),
+    )

@@ -1,0 +1,184 @@
+"""The tuner: many annealing runs from many starts, in rounds, the best going on; the same result with any jobs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from octopipe_cli.cluster import Cluster
+from octopipe_cli.list_scheduler import NEVER, Ints, orders_of_log, schedule
+from octopipe_cli.pipeline import Assignment
+from octopipe_cli.plan import Orders, Request
+from octopipe_cli.profile import Profile
+from octopipe_cli.search.anneal import (
+    MOVE_COUNT,
+    MOVE_FUSE,
+    MOVE_RANKS,
+    MOVE_RECOMPUTE,
+    Bench,
+    anneal,
+    new_bench,
+    try_rules,
+)
+from octopipe_cli.search.starts import priority_rules
+from octopipe_cli.search.tables import Tables, build_tables, price
+
+CHUNK = 1_000_000  # work between two looks at the clock
+
+
+class Found(NamedTuple):
+    """A partition and placement that was scheduled: value in ns by the request's objective, and how to get there."""
+
+    value: int
+    assignment: Assignment
+    fused: tuple[bool, ...]
+    rule: int
+
+
+@dataclass
+class Watch:
+    """What runs share: when to stop, and what has been done."""
+
+    stop: threading.Event
+    deadline: float | None
+    done: dict[int, int] = field(default_factory=dict)
+    best: int = NEVER
+
+    def over(self) -> bool:
+        """Return whether to stop now."""
+        return self.stop.is_set() or (self.deadline is not None and time.monotonic() > self.deadline)
+
+    @property
+    def candidates(self) -> int:
+        """How many candidates all runs have tried."""
+        return sum(self.done.values())
+
+
+class Tuner:
+    """Searches one instance."""
+
+    def __init__(self, profile: Profile, cluster: Cluster, request: Request, watch: Watch, jobs: int) -> None:
+        self.tables: Tables = build_tables(profile, cluster, request)
+        self.rules: Ints = priority_rules(self.tables)
+        self.request = request
+        self.watch = watch
+        self.jobs = jobs
+        self.num_ranks = cluster.num_ranks
+        self.num_layers = profile.num_layers
+        self.overhead = cluster.action_overhead_ns
+        self.limited = any(member.memory_limit_bytes is not None for member in cluster.members)
+        self.modes = (cluster.p2p == "blocking", request.objective == "span")
+        self.most_on_rank = request.max_stages_per_rank or self.num_layers
+        self.allowed = self._allowed(profile)
+        self.each = int(self.rules[:, 0].max() * 2 // 3) * request.num_microbatches  # one rank's even share of the work
+        self._runs = 0
+
+    def _allowed(self, profile: Profile) -> int:
+        moves = MOVE_RANKS | MOVE_COUNT if self.request.placement == "free" else 0
+        if self.request.recompute == "auto" and self.limited:
+            moves |= MOVE_RECOMPUTE
+        apart = any(times.backward_ms is not None for kind in profile.kinds.values() for times in kind.times.values())
+        if self.request.backward == "split" and (self.limited or self.overhead or apart):
+            moves |= MOVE_FUSE
+        return moves
+
+    def first_look(self, starts: Sequence[Assignment], fused: Sequence[tuple[bool, ...] | None]) -> list[Found]:
+        """Return each start, scheduled with every rule."""
+
+        def look(at: int) -> Found:
+            bench = self._bench(starts[at], fused[at], 0, 0)
+            for j in range(len(self.rules)):
+                if not self.watch.over() or at == 0:
+                    self._try(bench, j)
+            return self._found(bench)
+
+        return self._all(look, len(starts))
+
+    def _try(self, bench: Bench, rule: int) -> None:
+        arguments = (self.tables, self.request.num_microbatches, self.overhead, self.modes, self.rules, bench)
+        try_rules(*arguments, rule, rule + 1)
+
+    def round(self, entries: Sequence[Found], runs: int, work: int, heat: float, floor: int) -> list[Found]:
+        """Return what annealing makes of each entry, `runs` times each, sharing the work evenly.
+
+        Parameters
+        ----------
+        heat
+            Temperature at the start, as a share of a rank's even share of all work.
+        floor
+            A value at which to stop: nothing better exists.
+        """
+        tasks = [(entry, run) for entry in entries for run in range(runs)]
+        budget = work // max(1, len(tasks))
+        self._runs += 1
+
+        def run(at: int) -> Found:
+            entry, number = tasks[at]
+            seed = (self.request.seed * 1009 + self._runs) * 1009 + at * 31 + number
+            bench = self._bench(entry.assignment, entry.fused, seed, entry.rule)
+            self._try(bench, entry.rule)
+            bench.counts[:] = 0
+            key = self._runs * 100_000 + at
+            hot = heat * self.each
+            while bench.counts[0] < budget and bench.best.head[1] > floor and not self.watch.over():
+                anneal(
+                    self.tables, self.request.num_microbatches, self.overhead, self.modes, self.rules, bench,
+                    self.allowed, self.most_on_rank, min(budget, bench.counts[0] + CHUNK), budget, hot, floor,
+                )  # fmt: skip
+                self.watch.done[key] = int(bench.counts[1])
+                self.watch.best = min(self.watch.best, int(bench.best.head[1]))
+            found = self._found(bench)
+            return found if found.value < entry.value else entry
+
+        return self._all(run, len(tasks))
+
+    def _all(self, task: Callable[[int], Found], count: int) -> list[Found]:
+        if self.jobs == 1:
+            return [task(at) for at in range(count)]
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(task, range(count)))
+
+    def _bench(self, assignment: Assignment, fused: tuple[bool, ...] | None, seed: int, rule: int) -> Bench:
+        most = min(self.num_layers, assignment.num_stages + 2 * self.num_ranks, self.most_on_rank * self.num_ranks)
+        most = max(most, assignment.num_stages)
+        bench = new_bench(most, self.num_ranks, self.request.num_microbatches, self.limited, seed)
+        n, current = assignment.num_stages, bench.current
+        current.cuts[: n + 1] = assignment.cuts
+        current.ranks[:n] = assignment.ranks
+        current.recompute[:n] = assignment.recompute
+        current.fuse[:n] = (self.request.backward == "fused",) * n if fused is None else fused
+        current.head[:] = (n, NEVER, rule)
+        bench.best.head[:] = (0, NEVER, rule)
+        return bench
+
+    def _found(self, bench: Bench) -> Found:
+        best = bench.best if bench.best.head[1] < NEVER else bench.current
+        n = int(best.head[0])
+        assignment = Assignment(
+            tuple(best.cuts[: n + 1].tolist()),
+            tuple(best.ranks[:n].tolist()),
+            tuple(bool(mark) for mark in best.recompute[:n]),
+        )
+        return Found(int(best.head[1]), assignment, tuple(bool(mark) for mark in best.fuse[:n]), int(best.head[2]))
+
+    def orders(self, found: Found) -> Orders:
+        """Return the orders behind a value that was found."""
+        bench = self._bench(found.assignment, found.fused, 0, found.rule)
+        n, c = found.assignment.num_stages, bench.current
+        price(
+            self.tables, c.cuts, c.ranks, c.recompute, c.fuse, n, self.overhead, bench.costs, bench.step, bench.memory
+        )
+        log = np.zeros((3 * n * self.request.num_microbatches, 4), np.int64)
+        rule = tuple(int(part) for part in self.rules[found.rule])
+        value = schedule(
+            bench.costs, n, self.num_ranks, self.request.num_microbatches, bench.step, bench.memory, self.modes, rule,
+            bench.no_extra, bench.scratch, NEVER, log,
+        )  # fmt: skip
+        assert value == found.value, "a schedule is not what it was"
+        return orders_of_log(log, bench.costs, self.num_ranks)
