@@ -27,7 +27,9 @@ def ticks(window: Window, cells: int) -> tuple[Unit, list[Tick]]:
             step = factor * 10**exponent
             if step * cells >= (width + 4) * length:
                 first = -(-window.from_ns // step) * step
-                times = range(first, window.to_ns, step)
+                # In a narrow chart not one round time may lie inside the window: then its start is named.
+                times = range(first, window.to_ns, step) or [window.from_ns]
+                digits = digits if times[0] == first else unit.power
                 return unit, [
                     Tick((t - window.from_ns) * cells // length, decimal_text(t, 10**unit.power, digits)) for t in times
                 ]

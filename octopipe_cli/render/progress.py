@@ -14,7 +14,7 @@ from rich.text import Text
 
 from octopipe_cli.render.console import glyphs_of, make_console
 from octopipe_cli.render.glyphs import Glyphs
-from octopipe_cli.render.words import count_text, percent_text, time_text
+from octopipe_cli.render.words import percent_text, time_text
 
 LEAST_INTERVAL_S: Final = 0.1
 
@@ -44,8 +44,9 @@ class ProgressLike(Protocol):
 
 
 def progress_text(progress: ProgressLike, glyphs: Glyphs) -> Text:
-    """Return the line for one moment: phase, best step time, bound, gap, candidates per second, time."""
-    parts = [glyphs.name(progress.phase).ljust(12)]
+    """Return the line for one moment: phase, time, best step time, bound, gap, candidates per second."""
+    minutes, seconds = divmod(int(progress.seconds), 60)
+    parts = [glyphs.name(progress.phase).ljust(10), f"{minutes}:{seconds:02d}"]
     best, bound = progress.best_ns, progress.bound_ns
     if best is not None:
         parts.append(f"best {time_text(best)}")
@@ -54,9 +55,7 @@ def progress_text(progress: ProgressLike, glyphs: Glyphs) -> Text:
     if best is not None and bound:
         parts.append(f"gap {percent_text(best - bound, bound, 2)} %")
     if progress.candidates and progress.seconds > 0:
-        parts.append(f"{count_text(round(progress.candidates / progress.seconds))} candidates/s")
-    minutes, seconds = divmod(int(progress.seconds), 60)
-    parts.append(f"{minutes}:{seconds:02d}")
+        parts.append(f"{round(progress.candidates / progress.seconds)} candidates/s")
     return Text(glyphs.plain("  ".join(parts)), no_wrap=True, overflow="ellipsis")
 
 

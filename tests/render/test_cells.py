@@ -87,3 +87,8 @@ def test_ticks_of_a_short_window_far_from_the_start() -> None:
 def test_ticks_of_nanoseconds_are_whole() -> None:
     unit, marks = ticks(Window(0, 3), 60)
     assert (unit.name, marks) == ("ns", [Tick(0, "0"), Tick(20, "1"), Tick(40, "2")])
+
+
+def test_a_window_without_a_round_time_names_its_start() -> None:
+    unit, marks = ticks(Window(865_000_101, 865_000_199), 10)
+    assert (unit.name, marks) == ("ms", [Tick(0, "865.000101")])
