@@ -26,8 +26,8 @@ def make_console(
     never where ``NO_COLOR`` is. The width is `width`, else ``COLUMNS``, else the terminal's, else 80, and never less
     than 60. Markup, emoji codes and highlighting are off: what files say is shown as it stands.
     """
-    env = dict(os.environ if environment is None else environment)
-    plain = bool(env.get("NO_COLOR")) or env.get("TERM") == "dumb"
+    env = {name: value for name, value in (os.environ if environment is None else environment).items() if value}
+    plain = "NO_COLOR" in env or env.get("TERM") == "dumb"
     # rich counts these as terminals, and draws notebook cells in place of text: neither is asked for by anybody.
     for name in ("TTY_COMPATIBLE", "TTY_INTERACTIVE", "JUPYTER_COLUMNS", "JUPYTER_LINES"):
         env.pop(name, None)
