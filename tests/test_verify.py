@@ -102,6 +102,15 @@ def test_valid_for_every_engine_that_runs_it(engine: str, objective: str) -> Non
     assert judged(files(FUSED, engine=engine, objective=objective, **asked)) == []
 
 
+def test_blocking_transfers_are_replayed() -> None:
+    blocking = files(cluster=CLUSTER | {"p2p": "blocking"})
+    assert judged(blocking) == []
+    assert blocking.plan["predicted"]["step_time_ns"] > files().plan["predicted"]["step_time_ns"]
+    plain = files(PAIR_ORDERS, PAIR, engine="megatron")
+    assert judged(plain) == []
+    assert (plain.plan["p2p"], plain.cluster.get("p2p")) == ("blocking", None)
+
+
 def test_a_step_that_takes_no_time_is_valid() -> None:
     assert judged(files(profile=_timeless(), cluster=NO_LINKS)) == []
 
@@ -408,9 +417,10 @@ def test_missing_actions_are_counted_by_stage() -> None:
     assert findings[0].message == f"stage 0, micro-batch 0: found nothing, {expected}"
 
 
-def test_the_tied_copy_counts_at_the_lowest_layer_of_its_rank() -> None:
+@pytest.mark.parametrize("group", [[3, 5, 1], [3, 1, 5]])
+def test_the_tied_copy_counts_at_the_lowest_layer_of_its_rank(group: list[int]) -> None:
     # Layers 1 and 5 share layer 3's weights. Rank 0 holds layers 0, 1 and 5 and lacks layer 3: one copy, with layer 1.
-    profile = copy.deepcopy(PROFILE) | {"rules": {"tied": [[3, 5, 1]]}}
+    profile = copy.deepcopy(PROFILE) | {"rules": {"tied": [group]}}
     stages = Assignment((0, 2, 3, 5, 6), (0, 1, 1, 0), (False,) * 4)
     orders = ("0F0 0F1 3F0 3B0 0B0 3F1 3B1 0B1", "1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1")
     made = files(orders, stages, profile=profile)
