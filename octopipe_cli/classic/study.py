@@ -84,17 +84,20 @@ class Study:
     ) -> Iterator[Case]:
         """Yield balanced partitions that should fit.
 
-        Orders of a split backward adapt to what memory there is; their partitions are made for what they hold where
-        it is plenty, and for what 1F1B holds.
+        Orders of a split backward adapt to what memory there is. Their partitions are made for what they hold where
+        it is plenty, then for less and less, until two have led to something that fits.
         """
-        per_rank, count = len(ranks) // self.cluster.num_ranks, self.num_microbatches
         if not schedule.split:
             yield from self._lowering(schedule, ranks, again, case, [_in_flight(a) for a in case.timeline.orders])
             return
-        depth = self.cluster.num_ranks
-        for counts in ([depth] * depth, [depth - rank for rank in range(depth)]):
-            held = [per_rank * min(n, count) for n in counts]
-            yield from self._lowering(schedule, ranks, again, case, held)
+        fitted = 0
+        for counts in _depths(self.cluster.num_ranks, len(ranks)):
+            held = [min(n, self.num_microbatches * len(ranks) // self.cluster.num_ranks) for n in counts]
+            found = list(self._lowering(schedule, ranks, again, case, held))
+            yield from found
+            fitted += any(case.timeline.fits for case in found)
+            if fitted == 2:
+                return
 
     def _lowering(
         self, schedule: ClassicSchedule, ranks: tuple[int, ...], again: bool, case: Case, counts: Sequence[int]
@@ -170,6 +173,18 @@ def _byte_sums(kinds: Sequence[Kind]) -> dict[str, list[int]]:
         "activation": [0, *accumulate(kind.activation_bytes for kind in kinds)],
         "input": [0, *accumulate(inputs)],
     }
+
+
+def _depths(num_ranks: int, num_stages: int) -> Iterator[list[int]]:
+    """Yield activations in flight on each rank, from plenty to one stage's each.
+
+    With one stage a rank they fall with the rank, as in 1F1B; in a V they are alike everywhere.
+    """
+    yield [num_stages] * num_ranks
+    deepest = num_stages
+    while deepest >= 1:
+        yield [min(deepest, num_ranks - r) if num_stages == num_ranks else deepest for r in range(num_ranks)]
+        deepest -= max(1, deepest // 8)
 
 
 def _in_flight(actions: Sequence[Action]) -> int:

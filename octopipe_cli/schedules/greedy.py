@@ -74,8 +74,6 @@ class Setting(NamedTuple):
         Eighths of a W by which a W may be longer than the gap it fills; None: any W fills any gap.
     look_ahead
         Whether the gap ends where a neighbour's action that has not started yet could arrive.
-    wait_for_backward
-        Whether a forward that would delay a backward known to arrive is held back.
     cap_eighths
         Eighths of the limit that forwards without their backward may fill, shared out among stages by how long a
         micro-batch stays away from them; None: no cap besides the limit.
@@ -84,7 +82,6 @@ class Setting(NamedTuple):
     bias_eighths: int
     slack_eighths: int | None
     look_ahead: bool
-    wait_for_backward: bool = False
     cap_eighths: int | None = None
 
 
@@ -203,7 +200,6 @@ class Greedy:
             return
         best: tuple[int, int, ActionKind] | None = None
         upcoming: int | None = None  # the earliest arrival known to come later
-        soon: tuple[int, int] | None = None  # the earliest backward of them: arrival, key
         for stage in self.stages_of[rank]:
             m = self.next_forward[stage]
             arrivals = self.forward_arrival[stage]
@@ -217,24 +213,16 @@ class Greedy:
             m = self.next_backward[stage]
             arrivals = self.backward_arrival[stage]
             if m < len(arrivals):
-                key = m * self.period + self.backward_key[stage]
                 if arrivals[m] <= now:
+                    key = m * self.period + self.backward_key[stage]
                     if best is None or key < best[0]:
                         best = (key, stage, "I")
-                else:
-                    if upcoming is None or arrivals[m] < upcoming:
-                        upcoming = arrivals[m]
-                    if soon is None or arrivals[m] < soon[0]:
-                        soon = (arrivals[m], key)
+                elif upcoming is None or arrivals[m] < upcoming:
+                    upcoming = arrivals[m]
         if best is not None and best[2] == "F" and not self._admits(rank, best[1]):
             if self._start_weight(rank, now, None):
                 return
             best = self._other(rank, now)
-        if best is not None:
-            key, stage, kind = best
-            held_back = kind == "F" and self.setting.wait_for_backward and soon is not None
-            if held_back and soon is not None and soon[1] < key and soon[0] < now + self.times.forward[stage]:
-                best = None
         if best is not None:
             self._start(rank, now, best[1], best[2])
             return

@@ -20,17 +20,18 @@ from octopipe_cli.simulate import Timeline, simulate
 
 Goal = Literal["step", "span"]
 
-#: What the automatic variants try, the more useful first.
-SETTINGS: Final = tuple(
-    Setting(bias, slack, look_ahead, wait, cap)
-    for bias, slack, look_ahead, wait, cap in (
-        (-4, 0, True, False, 8),
-        (8, 0, True, False, None),
-        (-16, None, False, False, 8),
-        (0, 4, True, False, 10),
-    )
+#: What greedy runs try, the more useful first.
+SETTINGS: Final = (
+    Setting(-4, 0, look_ahead=True, cap_eighths=8),
+    Setting(8, 0, look_ahead=True),
+    Setting(-16, 4, look_ahead=False),
+    Setting(0, 4, look_ahead=True, cap_eighths=10),
+    Setting(-16, None, look_ahead=False, cap_eighths=8),
+    Setting(-2, 4, look_ahead=False),
+    Setting(8, 6, look_ahead=False),
 )
-SCRIPTED: Final = (Setting(0, 0, True), Setting(0, 0, False), Setting(0, 4, True), Setting(0, None, False))
+#: What is tried where a pattern gives the order of forwards and backwards.
+SCRIPTED: Final = tuple(Setting(0, slack, look_ahead=True) for slack in (0, 2, 5, None))
 #: Above so many actions only the first few settings are tried.
 MANY_ACTIONS: Final = 20_000
 
