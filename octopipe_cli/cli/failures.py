@@ -69,7 +69,7 @@ def bug_text(error: BaseException) -> str:
         "  remedy:   please report it, with the command and its files; OCTOPIPE_DEBUG=1 shows where it happened",
     ]
     if os.environ.get("OCTOPIPE_DEBUG") == "1":
-        lines = [*traceback.format_exception(error), *lines]
+        lines.insert(0, "".join(traceback.format_exception(error)).rstrip())
     return "\n".join(lines)
 
 

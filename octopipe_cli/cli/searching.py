@@ -14,10 +14,16 @@ from types import FrameType
 from typing import Any
 
 from octopipe_cli.cluster import Cluster
-from octopipe_cli.errors import EXIT_INTERRUPTED, LimitError
+from octopipe_cli.errors import EXIT_INTERRUPTED, LimitError, OctopipeError
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan, Request
 from octopipe_cli.profile import Profile
+
+
+class Interrupted(OctopipeError):
+    """Ctrl-C before there was a plan (exit 130)."""
+
+    exit_code = EXIT_INTERRUPTED
 
 
 def search(
@@ -31,7 +37,7 @@ def search(
         Where it is proven that no plan fits.
     LimitError
         Where a limit was reached before there was a plan.
-    KeyboardInterrupt
+    Interrupted
         Where Ctrl-C ended the search before there was a plan.
     """
     from octopipe_cli.search import make_plan
@@ -60,7 +66,7 @@ def search(
         return outcome.result(), stop.is_set()
     except LimitError:
         if stop.is_set():
-            raise KeyboardInterrupt from None
+            raise Interrupted("interrupted before there was a plan") from None
         raise
 
 

@@ -21,7 +21,7 @@ from octopipe_cli.formats import (
     shown_file,
 )
 from octopipe_cli.formats import show as quoted
-from octopipe_cli.profile import SCHEMA, compress, profile_from_document
+from octopipe_cli.profile import MAX_LAYERS, SCHEMA, compress, profile_from_document
 
 #: Layer symbol -> kind name, in the order kinds are written.
 KINDS: Final[Mapping[str, str]] = {
@@ -122,6 +122,9 @@ def _pattern(source: Mapping[str, Any], file: str) -> str:
         raise InputError(
             "no pattern of layers", file=file, path=path, found=quoted(pattern), expected="text, a symbol a layer"
         )
+    if len(pattern) > MAX_LAYERS:
+        found = str(len(pattern))
+        raise InputError("too many layers", file=file, path=path, found=found, expected=f"at most {MAX_LAYERS}")
     for position, symbol in enumerate(pattern):
         if symbol not in KINDS:
             known = ", ".join(f"{symbol} {kind}" for symbol, kind in KINDS.items())

@@ -28,6 +28,7 @@ Octopipe = Callable[..., Result]
 def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # for processes in other folders
     monkeypatch.delenv("OCTOPIPE_DEBUG", raising=False)
 
 
