@@ -1,0 +1,245 @@
+"""Lower bounds for a given partition and placement: what any orders of one pipeline must cost.
+
+A rank's actions on the way: F of all its stages, then the gradient comes back (I or B), then W. A bound adds up, for
+one rank, when its work can start (head), the work itself, idle time that memory or the way to the last stage forces
+on it, and what must still follow (tail). The one-machine argument is Carlier's (1982); warm-up, cool-down and slots
+are the memory-limited ones for pipelines with their backward split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from octopipe_cli.pipeline import Pipeline, StageCost
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Least times of each stage: `gradient` until its input gradient is there, `backward` with the weights.
+
+    Where p2p is blocking, a sender's transfer occupies it like work: `sent_forward` and `sent_backward`.
+    """
+
+    forward: list[int]
+    gradient: list[int]
+    backward: list[int]
+    sent_forward: list[int]
+    sent_backward: list[int]
+    head: list[int]
+    turn: list[int]
+
+
+def plan_bound_ns(pipeline: Pipeline) -> int:
+    """Return a lower bound on the step time of a pipeline, whatever its orders."""
+    return _bounds(pipeline)[0]
+
+
+def plan_span_bound_ns(pipeline: Pipeline) -> int:
+    """Return a lower bound on the span of a pipeline: the longest of its ranks' own spans, whatever its orders."""
+    return _bounds(pipeline)[1]
+
+
+def _bounds(pipeline: Pipeline) -> tuple[int, int]:
+    costs = _costs(pipeline)
+    turned = costs.head[-1] + costs.forward[-1]
+    step_time = max(_finish(pipeline, costs, turned, pipeline.num_stages).values())
+    span = 0
+    for rank, stages in enumerate(pipeline.stages_of):
+        if not stages:
+            continue
+        machine = _Machine(pipeline, costs, rank)
+        first = stages[0]
+        span = max(span, machine.own_ns)
+        step_time = max(step_time, costs.head[first] + machine.own_ns, machine.one_machine_ns())
+        for other, end in _finish(pipeline, costs, machine.until_last_gradient_ns, first).items():
+            step_time = max(step_time, costs.head[first] + end)
+            begin = pipeline.stages_of[other][0]
+            if begin < first:  # the other rank starts before, and ends after, this one's round trip
+                span = max(span, costs.head[first] - costs.head[begin] + end)
+        for other, end in _finish(pipeline, costs, turned, pipeline.num_stages).items():
+            span = max(span, end - costs.head[pipeline.stages_of[other][0]])
+    return step_time, span
+
+
+def _costs(pipeline: Pipeline) -> _Costs:
+    stages = pipeline.stages
+    forward = [stage.action_ns["F"] for stage in stages]
+    gradient = [_gradient(stage) for stage in stages]
+    backward = [_backward(stage) for stage in stages]
+    blocking = pipeline.p2p == "blocking"
+    sent_forward = [stage.forward_transfer_ns if blocking else 0 for stage in stages]
+    sent_backward = [stage.backward_transfer_ns if blocking else 0 for stage in stages]
+    head = [0]
+    for s in range(len(stages) - 1):
+        head.append(head[s] + forward[s] + stages[s].forward_transfer_ns)
+    turn = [head[-1] + forward[-1]]  # when the gradient of each stage's output can be there, from the last stage on
+    for s in range(len(stages) - 1, 0, -1):
+        turn.append(turn[-1] + gradient[s] + stages[s].backward_transfer_ns)
+    return _Costs(forward, gradient, backward, sent_forward, sent_backward, head, turn[::-1])
+
+
+def _gradient(stage: StageCost) -> int:
+    return min(stage.action_ns[kind] for kind in ("I", "B") if kind in stage.action_ns)
+
+
+def _backward(stage: StageCost) -> int:
+    times = stage.action_ns
+    return min(times["B"], times["I"] + times["W"]) if "I" in times else times["B"]
+
+
+def _finish(pipeline: Pipeline, costs: _Costs, time: int, stage: int) -> dict[int, int]:
+    """Return for each rank below a stage when it can have ended, if that stage's last gradient is there at `time`.
+
+    The micro-batch goes down to the first stage; each rank it visits does the weights too, and steps.
+    """
+    ends: dict[int, int] = {}
+    for s in range(stage - 1, -1, -1):
+        if s + 1 < pipeline.num_stages:
+            time += pipeline.stages[s + 1].backward_transfer_ns
+        rank = pipeline.rank_of[s]
+        ends[rank] = max(ends.get(rank, 0), time) + costs.backward[s]
+        time += costs.gradient[s]
+    return {rank: end + pipeline.step_ns[rank] for rank, end in ends.items()}
+
+
+class _Machine:
+    """One rank: its work, and the idle time that no order can fill."""
+
+    def __init__(self, pipeline: Pipeline, costs: _Costs, rank: int) -> None:
+        self.pipeline, self.costs = pipeline, costs
+        self.stages = pipeline.stages_of[rank]
+        self.number = pipeline.num_microbatches
+        self.step_ns = pipeline.step_ns[rank]
+        limit = pipeline.limit_bytes[rank]
+        self.free_bytes = None if limit is None else limit - pipeline.state_bytes(rank)
+        self.forward_ns = self._total(lambda s: costs.forward[s] + costs.sent_forward[s])
+        self.gradient_ns = self._total(lambda s: costs.gradient[s] + costs.sent_backward[s])
+        self.backward_ns = self._total(lambda s: costs.backward[s] + costs.sent_backward[s])
+        self.idle_ns = self._idle()
+        last_sent = max(max(costs.sent_forward[s], costs.sent_backward[s]) for s in self.stages)
+        work = self.forward_ns + self.backward_ns - last_sent
+        self.own_ns = max(work + self.idle_ns, self._slots(), self._area()) + self.step_ns
+        self.until_last_gradient_ns = (
+            self.forward_ns
+            + self.gradient_ns
+            + self._weights_before_last_gradient()
+            + self.idle_ns
+            - costs.sent_backward[self.stages[0]]
+        )
+
+    def one_machine_ns(self) -> int:
+        """Return the best of head + work + tail over the sets of actions a time at which they can start cuts off."""
+        costs, best = self.costs, 0
+        skipped = backward = 0
+        last_sent = max(max(costs.sent_forward[s], costs.sent_backward[s]) for s in self.stages)
+        for s in self.stages:
+            # all but the F of earlier stages; and the backwards of this and the earlier stages alone
+            work = self.forward_ns + self.backward_ns - skipped
+            skipped += self.number * (costs.forward[s] + costs.sent_forward[s])
+            backward += self.number * (costs.backward[s] + costs.sent_backward[s])
+            best = max(best, costs.head[s] + work, costs.turn[s] + backward)
+        return best - last_sent + self.step_ns
+
+    def _total(self, time: Callable[[int], int]) -> int:
+        return self.number * sum(time(s) for s in self.stages)
+
+    def _most(self, items: Iterable[tuple[int, int, int]], free_bytes: int | None) -> int:
+        """Return the most work that free memory lets be open: items are (work, bytes, how many)."""
+        if free_bytes is None:
+            return sum(work * number for work, _, number in items)
+        left, total = max(free_bytes, 0), 0
+        costly = []
+        for work, size, number in items:
+            if size == 0:
+                total += work * number
+            else:
+                costly.append((work, size, number))
+        # by work per byte; the last one in part, which no real choice beats
+        costly.sort(key=lambda item: item[0] * 2**80 // item[1], reverse=True)
+        for work, size, number in costly:
+            if size * number <= left:
+                total += work * number
+                left -= size * number
+            else:
+                total += -(-work * left // size)
+                break
+        return total
+
+    def _idle(self) -> int:
+        """Return idle time before the first gradient is there, and between the last F and its gradient.
+
+        Before the first I or B only F's run, as many as memory holds. After the last F its micro-batch takes a round
+        trip, in which only what is open then can run. The two times are apart where not all F's fit before the first
+        I or B.
+        """
+        costs, pipeline, last = self.costs, self.pipeline, self.stages[-1]
+        size = pipeline.stages[last].bytes
+        runs = costs.gradient[last] > 0  # what is held during an action that takes no time is not held at all
+        beside = size.workspace + size.transient + (size.output if last + 1 < pipeline.num_stages else 0) if runs else 0
+        held = sum(pipeline.stages[s].bytes.held for s in self.stages)
+        room = None if self.free_bytes is None else self.free_bytes - beside
+        openable = [
+            (costs.forward[s] + costs.sent_forward[s], pipeline.stages[s].bytes.held, self.number) for s in self.stages
+        ]
+        warm_up = max(0, costs.turn[last] - costs.head[self.stages[0]] - self._most(openable, room))
+        others = self.number - 1
+        closable = []
+        for s in self.stages:
+            sizes = pipeline.stages[s].bytes
+            closable.append((costs.backward[s] + costs.sent_backward[s], sizes.held, others))
+            if pipeline.may_split(s):
+                closable.append((pipeline.stages[s].action_ns["W"], sizes.weight, others))
+        trip = costs.turn[last] - costs.head[last] - costs.forward[last] - costs.sent_forward[last]
+        left = None if self.free_bytes is None else self.free_bytes - held
+        cool_down = max(0, trip - self._most(closable, left))
+        apart = runs and room is not None and self.number * held > room
+        return warm_up + cool_down if apart else max(warm_up, cool_down)
+
+    def _weights_before_last_gradient(self) -> int:
+        """Return the W work that memory forces to be done before the rank's last I or B."""
+        if self.free_bytes is None:
+            return 0
+        costs, first = self.costs, self.stages[0]
+        late = [
+            (
+                costs.backward[s] - costs.gradient[s],
+                self.pipeline.stages[s].bytes.weight,
+                self.number - 1 if s == first else self.number,  # the last micro-batch's own W comes after
+            )
+            for s in self.stages
+        ]
+        held = self.pipeline.stages[first].bytes.held if costs.gradient[first] else 0
+        room = self.free_bytes - held
+        return max(0, sum(work * number for work, _, number in late) - self._most(late, room))
+
+    def _life(self, s: int) -> int:
+        """Return the least time from the start of F to the end of I or B."""
+        return self.costs.turn[s] - self.costs.head[s] + self.costs.gradient[s]
+
+    def _slots(self) -> int:
+        """Return the bound of few slots: each serves micro-batches one after another, none shorter than its life."""
+        if self.free_bytes is None:
+            return 0
+        best = 0
+        for s in self.stages:
+            sizes = self.pipeline.stages[s].bytes
+            split = self.pipeline.may_split(s)
+            size = min(sizes.held, sizes.weight) if split else sizes.held
+            if size:
+                slots = max(1, self.free_bytes // size)
+                life = self._life(s) + self.costs.backward[s] - self.costs.gradient[s]
+                best = max(best, -(-self.number // slots) * life)
+        return best
+
+    def _area(self) -> int:
+        """Return the bound of the area under the rank's memory curve: bytes x time held, over the free bytes."""
+        if self.free_bytes is None or self.free_bytes <= 0:
+            return 0
+        area = 0
+        for s in self.stages:
+            sizes = self.pipeline.stages[s].bytes
+            weight = min(sizes.held, sizes.weight) * (self.costs.backward[s] - self.costs.gradient[s])
+            running = self.costs.forward[s] + self.costs.gradient[s]
+            area += sizes.held * self._life(s) + weight + sizes.workspace * running
+        return -(-self.number * area // self.free_bytes)
