@@ -13,8 +13,9 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -29,7 +30,8 @@ T = TypeVar("T")
 Document = dict[str, Any]
 
 
-class Loaded(NamedTuple, Generic[T]):
+@dataclass(frozen=True)
+class Loaded(Generic[T]):  # no NamedTuple: Python 3.10 has no generic ones
     """A record, the file it came from (as errors name it) and the digest of its document."""
 
     value: T

@@ -50,7 +50,8 @@ def show(
 
     if no_gantt or output_format is Format.json:
         _refuse_parts({"--from": from_ms, "--to": to_ms, "--ranks": ranks})
-    plan, plan_file, _ = load_plan(plan_file)
+    loaded = load_plan(plan_file)
+    plan, plan_file = loaded.value, loaded.file
     timeline = replay(plan, plan_file)
     chosen = None if ranks is None else parse_ranks(ranks, len(plan.ranks))
     _warn_if_stale(plan, timeline, plan_file)
