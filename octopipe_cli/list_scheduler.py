@@ -334,7 +334,8 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                         begin = t
                     else:
                         waits_for = 1
-                        again = barred < 0
+                        if barred < 0:
+                            again = True
                         barred = chosen
                         barred_kind = kind
                         begin = NEVER
@@ -530,7 +531,7 @@ def stage_costs(pipeline: Pipeline, fused: tuple[bool, ...] | None = None) -> tu
         Which stages run B instead of I and W; those that may not split do so always.
     """
     n = pipeline.num_stages
-    whole = [not pipeline.may_split(s) or (fused is not None and fused[s]) for s in range(n)]
+    whole = [bool(not pipeline.may_split(s) or (fused is not None and fused[s])) for s in range(n)]
     sizes = [stage.bytes for stage in pipeline.stages]
 
     times = [[[stage.action_ns.get(kind, 0)] for stage in pipeline.stages] for kind in ("F", "I", "W", "B")]

@@ -1,1 +1,58 @@
-"""search."""
+"""The search: partition, placement and schedule together. Heavy to import: commands import it when they search."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from octopipe_cli.cluster import Cluster
+from octopipe_cli.formats import Loaded
+from octopipe_cli.plan import Plan, Request
+from octopipe_cli.profile import Profile
+from octopipe_cli.search.planner import Planner
+from octopipe_cli.search.progress import Progress
+from octopipe_cli.search.record import plan_record
+from octopipe_cli.verify import check
+
+__all__ = ["Progress", "make_plan"]
+
+
+def make_plan(
+    profile: Loaded[Profile],
+    cluster: Loaded[Cluster],
+    request: Request,
+    *,
+    jobs: int = 1,
+    time_limit_s: float | None = None,
+    observer: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Plan:
+    """Return the best plan that the request's effort finds, verified.
+
+    The same inputs, request and versions give the same plan with any number of jobs, as long as neither the time
+    limit nor `stop` ends the search; a plan that one of them cut short says so in `search`.
+
+    Parameters
+    ----------
+    jobs
+        How many searches run side by side.
+    time_limit_s
+        A net: when it runs out, the best plan so far is returned.
+    observer
+        Called a few times a second from another thread.
+    stop
+        Ends the search as soon as it is set; the best plan so far is returned.
+
+    Raises
+    ------
+    InfeasibleError
+        Where it is proven that no plan fits the ranks' memory.
+    LimitError
+        Where no plan was found.
+    """
+    planner = Planner(profile.value, cluster.value, request, jobs, time_limit_s, observer, stop or threading.Event())
+    best, rows, bound = planner.search()
+    stopped_by = planner.stopped_by(planner.value(best.timeline)[0])
+    plan = plan_record(profile, cluster, request, best.assignment, best.timeline, bound, rows, stopped_by)
+    check(plan, profile, cluster)
+    return plan

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from octopipe_cli.list_scheduler import NEVER, Ints, Scratch, StageCosts, new_scratch, schedule
-from octopipe_cli.search.tables import Tables, new_costs, price, quick_bound, shares_ranks
+from octopipe_cli.search.tables import new_costs, price, quick_bound, shares_ranks
 
 #: What a search may change.
 MOVE_RANKS, MOVE_COUNT, MOVE_RECOMPUTE, MOVE_FUSE = 1, 2, 4, 8
@@ -51,14 +51,16 @@ class Bench(NamedTuple):
 
 def new_candidate(num_stages: int) -> Candidate:
     """Return an empty candidate for up to that many stages."""
-    zeros = [np.zeros(num_stages, np.int64) for _ in range(3)]
-    return Candidate(np.zeros(num_stages + 1, np.int64), *zeros, np.array([0, NEVER, 0], np.int64))
+    cuts, ranks = np.zeros(num_stages + 1, np.int64), np.zeros(num_stages, np.int64)
+    return Candidate(cuts, ranks, ranks.copy(), ranks.copy(), np.array([0, NEVER, 0], np.int64))
 
 
 def new_bench(num_stages: int, num_ranks: int, num_microbatches: int, limited: bool, seed: int) -> Bench:
     """Return a bench for up to that many stages."""
     return Bench(
-        *(new_candidate(num_stages) for _ in range(3)),
+        new_candidate(num_stages),
+        new_candidate(num_stages),
+        new_candidate(num_stages),
         new_costs(num_stages),
         np.zeros(num_ranks, np.int64),
         np.zeros((3, num_ranks), np.int64) if limited else None,
@@ -217,7 +219,7 @@ def try_rules(tables, num_microbatches, overhead, modes, rules, bench, first, la
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, most_on_rank, until, budget, hot, floor):  # type: ignore[no-untyped-def]  # noqa: E501
+def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, most_on_rank, until, budget, hot, floor):  # type: ignore[no-untyped-def]
     """Go on annealing until `until` of `budget` actions' work is done, or a value at or below `floor` is found.
 
     Parameters

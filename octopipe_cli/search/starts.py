@@ -45,7 +45,7 @@ def rank_sequences(num_ranks: int, num_cuts: int, request: Request) -> list[tupl
 
 
 def even_cuts(tables: Tables, ranks: Sequence[int]) -> tuple[int, ...] | None:
-    """Return legal cuts that make the stages' times about equal, or None where there are fewer legal cuts than needed."""
+    """Return legal cuts that make the stages' times about equal, or None where there are too few legal cuts."""
     weight = _weights(tables)
     total = np.concatenate([[0.0], np.cumsum(weight)])
     count, last = len(ranks), len(weight)

@@ -142,7 +142,7 @@ def _groups(groups: list[list[int]]) -> Ints:
 
 
 def _check_range(times: Ints, cluster: Cluster, request: Request) -> None:
-    """Refuse what would overflow: twice the whole step on one rank, with every overhead and transfer, stays below 2^59."""
+    """Refuse what would overflow: twice the whole step on one rank, overheads and transfers too, is below 2^59."""
     layers = times.shape[2]
     work = float(times.max(axis=1).astype(np.float64).sum()) + 4.0 * layers * cluster.action_overhead_ns
     links = [cluster.links.within_node, cluster.links.between_nodes, *cluster.links.pairs]

@@ -1,0 +1,223 @@
+"""From a profile, a cluster and a request to a verified plan: bound, classic schedules, tuner, polish, check."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from octopipe_cli.classic import ClassicRow, classic_rows
+from octopipe_cli.cluster import Cluster
+from octopipe_cli.errors import LimitError
+from octopipe_cli.pipeline import Assignment, build_pipeline
+from octopipe_cli.plan import Request
+from octopipe_cli.profile import Profile
+from octopipe_cli.search.effort import BUDGETS, Budget
+from octopipe_cli.search.least_memory import check_feasible, roomiest_assignments, serial_orders
+from octopipe_cli.search.progress import Progress
+from octopipe_cli.search.relaxation import CertifiedBound, lower_bound
+from octopipe_cli.search.starts import starts
+from octopipe_cli.search.tuner import Found, Tuner, Watch
+from octopipe_cli.simulate import Timeline, simulate
+
+Observer = Callable[[Progress], None]
+
+
+class Scheduled(NamedTuple):
+    """A plan to be: partition and placement, and its timeline."""
+
+    assignment: Assignment
+    timeline: Timeline
+
+
+class Planner:
+    """One search; see `make_plan`."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        cluster: Cluster,
+        request: Request,
+        jobs: int,
+        time_limit_s: float | None,
+        observer: Observer | None,
+        stop: threading.Event,
+    ) -> None:
+        self.profile = profile
+        self.cluster = cluster
+        self.request = request
+        self.jobs = jobs
+        self.began = time.monotonic()
+        self.watch = Watch(stop, None if time_limit_s is None else self.began + time_limit_s)
+        self.observer = observer
+        self.phase = "reading"
+        self.budget: Budget = BUDGETS[request.effort]
+        self.bound: CertifiedBound | None = None
+        self.cut_short: str | None = None
+
+    @property
+    def floor(self) -> int | None:
+        """The certified bound on the objective; None while there is none."""
+        if self.bound is None:
+            return None
+        return self.bound.step_time_ns if self.request.objective == "step" else self.bound.span_ns
+
+    def value(self, timeline: Timeline) -> tuple[int, int]:
+        """Return what a timeline is judged by: the objective, then the other of step time and span."""
+        pair = (timeline.step_time_ns, timeline.span_ns)
+        return pair if self.request.objective == "step" else (pair[1], pair[0])
+
+    def search(self) -> tuple[Scheduled, list[ClassicRow], CertifiedBound]:
+        """Return the best plan, the classic schedules, and the bound.
+
+        Raises
+        ------
+        InfeasibleError
+            Where it is proven that no plan fits.
+        LimitError
+            Where none was found.
+        """
+        with self._watched():
+            self.phase = "memory"
+            check_feasible(self.profile, self.cluster, self.request)
+            tuner = Tuner(self.profile, self.cluster, self.request, self.watch, self.jobs)
+            with ThreadPoolExecutor(1) as solver:
+                pending = solver.submit(self._bound) if self.jobs > 1 else None
+                self.phase = "classic schedules"
+                rows = classic_rows(
+                    self.profile,
+                    self.cluster,
+                    self.request.num_microbatches,
+                    recompute=self.request.recompute,
+                    max_stages_per_rank=self.request.max_stages_per_rank,
+                )
+                plans = [Scheduled(row.assignment, row.timeline) for row in rows if self._may_serve(row)]
+                plans += self._serial_plans() if tuner.limited else []
+                found = self._tune(tuner, plans, pending)
+        plans = self._scheduled(tuner, found) + plans
+        if not plans:
+            raise self._none_found()
+        assert self.bound is not None
+        return min(plans, key=lambda plan: self.value(plan.timeline)), rows, self.bound
+
+    def _bound(self) -> CertifiedBound:
+        deadline = self.watch.deadline
+        left = None if deadline is None else max(0.1, deadline - time.monotonic())
+        return lower_bound(
+            self.profile,
+            self.cluster,
+            self.request,
+            deterministic_time=self.budget.bound_time,
+            time_limit_s=left,
+            stop=self.watch.over,
+        )
+
+    def _may_serve(self, row: ClassicRow) -> bool:
+        """Return whether a classic schedule keeps what the request asks for."""
+        placed = self.request.placement in ("free", row.placement)
+        return row.fits and placed and not (self.request.backward == "fused" and row.split)
+
+    def _serial_plans(self) -> list[Scheduled]:
+        """Return plans that run one micro-batch after the other on the roomiest partitions, where they fit."""
+        plans = []
+        for assignment in roomiest_assignments(self.profile, self.cluster, self.request):
+            pipeline = build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
+            timeline = simulate(pipeline, serial_orders(pipeline))
+            if timeline.fits:
+                plans.append(Scheduled(assignment, timeline))
+        return plans
+
+    def _tune(self, tuner: Tuner, plans: list[Scheduled], pending: Future[CertifiedBound] | None) -> list[Found]:
+        """Return the best partitions the tuner found, the best first."""
+        budget = self.budget
+        self.phase = "starts"
+        if plans:
+            self.watch.best = min(self.value(plan.timeline)[0] for plan in plans)
+        begins = starts(tuner.tables, self.request, self.request.recompute == "full")
+        if tuner.limited and self.request.recompute == "auto":
+            begins += starts(tuner.tables, self.request, True)
+        assignments = [start.assignment for start in begins]
+        fused: list[tuple[bool, ...] | None] = [None] * len(assignments)
+        if self.request.placement == "free" or self.request.max_stages_per_rank is not None:
+            for plan in plans:
+                assignments.append(plan.assignment)
+                fused.append(tuple(_fused(plan.timeline, stage) for stage in range(plan.assignment.num_stages)))
+        found = _best(tuner.first_look(assignments, fused))
+        self.phase = "tuning, first round"
+        found = _best(tuner.round(found, 1, budget.first_work, 0.002, 0))
+        self.phase = "bound"
+        self.bound = pending.result() if pending is not None else self._bound()
+        for number, (keep, runs, work) in enumerate(budget.rounds, 2):
+            self.phase = f"tuning, round {number}"
+            heat = 0.0015 if number == 2 else 0.001
+            found = _best(found[keep:] + tuner.round(found[:keep], runs, work, heat, self.floor or 0))
+        return found
+
+    def _scheduled(self, tuner: Tuner, found: list[Found]) -> list[Scheduled]:
+        """Return the best partition's plan, exactly as the simulator has it."""
+        for entry in found[:1]:
+            orders = tuner.orders(entry)
+            pipeline = build_pipeline(self.profile, self.cluster, entry.assignment, self.request.num_microbatches)
+            timeline = simulate(pipeline, orders)
+            assert timeline.fits, "the list scheduler left a rank's memory"
+            return [Scheduled(entry.assignment, timeline)]
+        return []
+
+    def _none_found(self) -> LimitError:
+        return LimitError(
+            "no plan was found that fits, though none is proven impossible",
+            remedy="allow recomputation (--recompute auto), more effort (--effort thorough), more memory or more ranks",
+        )
+
+    def stopped_by(self, value: int) -> str:
+        """Return what ended the search: ``interrupt``, ``time limit``, ``bound`` or ``effort``."""
+        if self.watch.stop.is_set():
+            return "interrupt"
+        if self.watch.deadline is not None and time.monotonic() > self.watch.deadline:
+            return "time limit"
+        return "bound" if value == self.floor else "effort"
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Tell the observer where the search stands, five times a second."""
+        if self.observer is None:
+            yield
+            return
+        done = threading.Event()
+        observer = self.observer
+
+        def tell() -> None:
+            while not done.wait(0.2):
+                observer(self._progress())
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            done.set()
+            teller.join()
+            observer(self._progress())
+
+    def _progress(self) -> Progress:
+        best = self.watch.best if self.watch.best < 1 << 60 else None
+        return Progress(self.phase, best, self.floor, self.watch.candidates, time.monotonic() - self.began)
+
+
+def _best(found: list[Found]) -> list[Found]:
+    """Return entries that have a schedule, the best first, each assignment once."""
+    seen = set()
+    kept = []
+    for entry in sorted((e for e in found if e.value < 1 << 60), key=lambda entry: entry.value):
+        if entry.assignment not in seen:
+            seen.add(entry.assignment)
+            kept.append(entry)
+    return kept
+
+
+def _fused(timeline: Timeline, stage: int) -> bool:
+    rank = timeline.pipeline.rank_of[stage]
+    return any(action.kind == "B" for action in timeline.orders[rank] if action.stage == stage)
