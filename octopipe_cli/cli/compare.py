@@ -40,10 +40,11 @@ def compare(
     ] = None,
     format: Annotated[Format, typer.Option(help="How the rows are printed.")] = Format.text,
 ) -> None:
-    """List every classic schedule with equal and balanced partitions: times, bubbles, memory, speed-up of the plan.
+    """List the classic schedules on the same inputs, a plan beside them.
 
-    Each has its best number of stages a rank. Times are those of a whole step, in ms (JSON: ns); memory is the largest
-    peak of any rank, in GiB (JSON: of each rank, in bytes). The speed-up is the row's step time over the plan's.
+    Each stands there with an equal-count and a balanced partition, and its best number of stages a rank. Times are
+    those of a whole step, in ms (JSON: ns); memory is the largest peak of any rank, in GiB (JSON: of each rank, in
+    bytes). The speed-up is the row's step time over the plan's.
 
     Example: octopipe compare llama3-8b.json a100-4.json -m 16 --plan llama3-8b.plan.json
     """

@@ -57,7 +57,7 @@ def plan(
             max=1024,
             metavar="J",
             show_default=False,
-            help="Processes; by default one a core. The plan does not depend on it.",
+            help="Searches side by side; by default one a core. The plan does not depend on it.",
         ),
     ] = None,
     engine: Annotated[

@@ -17,7 +17,7 @@ def show_profile(
     profile: Annotated[str, typer.Argument(metavar="PROFILE", help="The model profile; - is standard input.")],
     format: Annotated[Format, typer.Option(help="How the profile is printed.")] = Format.text,
 ) -> None:
-    """Show what a model profile holds: parameters, layers, and the times and sizes of each kind.
+    """Show the layers, times and sizes of a model profile.
 
     Times are in ms, sizes in bytes or in KiB, MiB, GiB: of one layer for one micro-batch in text, of all layers of a
     kind together in JSON. Parameters of MTP depths are counted apart.

@@ -17,9 +17,9 @@ def verify(
     cluster: Annotated[str, typer.Option(metavar="FILE", help="The cluster spec the plan was made from.")],
     format: Annotated[Format, typer.Option(help="How the findings are printed.")] = Format.text,
 ) -> None:
-    """Check a plan against its profile and cluster, rule by rule, with code that shares nothing with the search.
+    """Check a plan against its profile and cluster, rule by rule.
 
-    Leaves with 0 where the plan is valid, 1 where it is not (each finding is listed), 2 where a file cannot be read.
+    The rules share no code with the search. Leaves with 0 where the plan is valid, 1 where it is not (each finding is listed), 2 where a file cannot be read.
 
     Example: octopipe verify llama3-8b.plan.json --profile llama3-8b.json --cluster a100-4.json
     """

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from tests.cli.conftest import Octopipe
 
+#: Versions differ in how they write types and defaults.
+LAID_OUT_BY = "0.28."
 GOLDEN = Path(__file__).parents[1] / "golden" / "help"
 COMMANDS = {
     "octopipe": (),
@@ -31,13 +34,15 @@ def test_help_is_as_it_was(octopipe: Octopipe, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     result = octopipe(*COMMANDS[name], "--help")
     assert (result.code, result.err) == (0, "")
-    golden = GOLDEN / f"{name}.txt"
-    if os.environ.get("OCTOPIPE_GOLDEN") == "1":
-        golden.write_text(result.out)
-    assert result.out == golden.read_text()
     assert "\x1b" not in result.out
     assert "Example: octopipe " in result.out
     assert max(map(len, result.out.splitlines())) <= 100
+    golden = GOLDEN / f"{name}.txt"
+    if os.environ.get("OCTOPIPE_GOLDEN") == "1":
+        golden.write_text(result.out)
+    if not typer.__version__.startswith(LAID_OUT_BY):
+        pytest.skip(f"the golden texts are laid out by typer {LAID_OUT_BY}x, this is {typer.__version__}")
+    assert result.out == golden.read_text()
 
 
 def test_no_ansi_codes_are_printed_where_ci_asks_for_them() -> None:
