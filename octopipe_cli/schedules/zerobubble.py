@@ -29,6 +29,8 @@ SETTINGS: Final = (
     Setting(-16, None, look_ahead=False, cap_eighths=8),
     Setting(-2, 4, look_ahead=False),
     Setting(8, 6, look_ahead=False),
+    Setting(-16, 2, look_ahead=False, cap_eighths=8),
+    Setting(-16, 0, look_ahead=False, cap_eighths=7),
 )
 #: What is tried where a pattern gives the order of forwards and backwards.
 SCRIPTED: Final = tuple(Setting(0, slack, look_ahead=True) for slack in (0, 2, 5, None))
