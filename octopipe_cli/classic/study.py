@@ -108,11 +108,14 @@ class Study:
         for _ in range(2 if large else TRIES):
             within = [self._within(ranks.count(r), counts[r], limits[r], again, schedule.split) for r in ranks]
             cuts = self._balancer(schedule.split, again).cuts(ranks, within)
-            found = None if cuts == case.assignment.cuts else self._case(schedule, cuts, ranks, again)
-            if found is None:
+            if cuts is None:
                 return
-            yield found
-            case = found
+            if cuts != case.assignment.cuts:
+                found = self._case(schedule, cuts, ranks, again)
+                if found is None:
+                    return
+                yield found
+                case = found
             if case.timeline.fits:
                 return
             for rank, peak in enumerate(case.timeline.peak_memory_bytes):
