@@ -19,7 +19,8 @@ def verify(
 ) -> None:
     """Check a plan against its profile and cluster, rule by rule.
 
-    The rules share no code with the search. Leaves with 0 where the plan is valid, 1 where it is not (each finding is listed), 2 where a file cannot be read.
+    The rules share no code with the search. Leaves with 0 where the plan is valid, 1 where it is not (each finding is
+    listed), 2 where a file cannot be read.
 
     Example: octopipe verify llama3-8b.plan.json --profile llama3-8b.json --cluster a100-4.json
     """

@@ -186,6 +186,35 @@ def test_a_second_ctrl_c_ends_at_once(folder: Path) -> None:
     assert not Path("toy.plan.json").exists()
 
 
+TALKING = """
+import sys
+from octopipe_cli import search
+from octopipe_cli.plan import load_plan
+def make_plan(*arguments, observer, **options):
+    observer(search.Progress("tuning", 26_000_000, 20_000_000, 1000, 2.0))
+    return load_plan("plan.json").value
+search.make_plan = make_plan
+from octopipe_cli.cli import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo-terminals here")
+def test_progress_is_shown_on_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = os.openpty()
+    arguments = [sys.executable, "-c", TALKING, *ARGUMENTS]
+    done = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=theirs, text=True, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "tuning" in shown
+    assert "best 26.00 ms" in shown
+    assert "500 candidates/s" in shown
+    assert "octopipe: wrote toy.plan.json" in shown
+    assert "candidates/s" not in done.stdout
+
+
 def test_a_search_off_the_main_thread_needs_no_signals(folder: Path, stand_in: StandIn) -> None:
     from octopipe_cli.cli.searching import search as run_search
     from octopipe_cli.cluster import load_cluster
