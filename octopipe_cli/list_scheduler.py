@@ -565,9 +565,9 @@ def stage_costs(pipeline: Pipeline, fused: tuple[bool, ...] | None = None) -> tu
 @njit(cache=True, nogil=True, error_model="numpy")
 def reserve(sizes, fused, s):  # type: ignore[no-untyped-def]
     """Return the bytes besides HELD that stage s needs at the most to run one micro-batch."""
-    early = 0 if fused else sizes[EARLY, s]
-    more = 0 if fused else max(0, sizes[KEPT, s] - sizes[HELD, s])
-    return max(sizes[WORK_F, s], sizes[WORK_B, s] + early) + sizes[INPUT, s] + sizes[OUTPUT, s] + more
+    running = max(sizes[WORK_F, s], sizes[WORK_B, s] + (0 if fused else sizes[EARLY, s]))
+    later = 0 if fused else max(0, sizes[KEPT, s] - sizes[HELD, s])
+    return running + sizes[OUTPUT, s] + later + max(0, sizes[INPUT, s] - sizes[HELD, s])
 
 
 def list_schedule(

@@ -9,6 +9,7 @@ from octopipe_cli.cluster import Cluster
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan, Request
 from octopipe_cli.profile import Profile
+from octopipe_cli.search.effort import Budget
 from octopipe_cli.search.planner import Planner
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.record import plan_record
@@ -26,6 +27,7 @@ def make_plan(
     time_limit_s: float | None = None,
     observer: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
+    budget: Budget | None = None,
 ) -> Plan:
     """Return the best plan that the request's effort finds, verified.
 
@@ -42,6 +44,8 @@ def make_plan(
         Called a few times a second from another thread.
     stop
         Ends the search as soon as it is set; the best plan so far is returned.
+    budget
+        What may be spent, in place of what the effort stands for.
 
     Raises
     ------

@@ -12,31 +12,48 @@ class Budget(NamedTuple):
 
     Attributes
     ----------
-    bound_time, cuts_time
-        CP-SAT's deterministic time for the bound; for the cuts of one start.
+    bound_time, cuts_time, polish_time
+        CP-SAT's deterministic time for the bound; for the cuts of one start; for the order of the best plan.
     first_work
         Work (about: actions scheduled) of the first round, shared evenly by all starts.
     rounds
         (how many of the best go on, from each how many runs, work of the round) for each later round.
-    polish_work
-        Work spent on the order of the best partitions.
+    reorder_work
+        Work spent on the priorities of single actions of the best partitions.
     """
 
     bound_time: float
     cuts_time: float
+    polish_time: float
     first_work: int
     rounds: tuple[tuple[int, int, int], ...]
-    polish_work: int
+    reorder_work: int
+
+    def for_size(self, num_actions: int) -> Budget:
+        """Return the budget for an instance of about that many actions: small ones are searched through sooner."""
+        share = min(1.0, num_actions / FULL_SIZE)
+        if share == 1.0:
+            return self
+        return Budget(
+            self.bound_time,
+            self.cuts_time,
+            self.polish_time,
+            int(self.first_work * share),
+            tuple((keep, runs, int(work * share)) for keep, runs, work in self.rounds),
+            int(self.reorder_work * share),
+        )
 
 
 MILLION: Final = 1_000_000
+FULL_SIZE: Final = 500  # actions of a step from which on an effort is spent whole
 
 BUDGETS: Final[dict[Effort, Budget]] = {
-    "quick": Budget(2.0, 0.2, 12 * MILLION, ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)), 4 * MILLION),
-    "standard": Budget(6.0, 0.5, 60 * MILLION, ((6, 1, 60 * MILLION), (2, 2, 120 * MILLION)), 20 * MILLION),
+    "quick": Budget(2.0, 0.2, 1.0, 12 * MILLION, ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)), 4 * MILLION),
+    "standard": Budget(6.0, 0.5, 4.0, 60 * MILLION, ((6, 1, 60 * MILLION), (2, 2, 120 * MILLION)), 20 * MILLION),
     "thorough": Budget(
         60.0,
         3.0,
+        40.0,
         400 * MILLION,
         ((12, 1, 600 * MILLION), (6, 2, 1200 * MILLION), (2, 2, 1600 * MILLION)),
         200 * MILLION,

@@ -17,6 +17,7 @@ from octopipe_cli.plan import Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import BUDGETS, Budget
 from octopipe_cli.search.least_memory import check_feasible, roomiest_assignments, serial_orders
+from octopipe_cli.search.partition_model import balanced_cuts
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.relaxation import CertifiedBound, lower_bound
 from octopipe_cli.search.starts import starts
@@ -24,6 +25,10 @@ from octopipe_cli.search.tuner import Found, Tuner, Watch
 from octopipe_cli.simulate import Timeline, simulate
 
 Observer = Callable[[Progress], None]
+
+# Temperatures of the first round and of reordering, as shares of a rank's even share of the work.
+FIRST_HEAT = 0.002
+LAST_HEAT = 0.0003
 
 
 class Scheduled(NamedTuple):
@@ -45,6 +50,7 @@ class Planner:
         time_limit_s: float | None,
         observer: Observer | None,
         stop: threading.Event,
+        budget: Budget | None = None,
     ) -> None:
         self.profile = profile
         self.cluster = cluster
@@ -54,9 +60,9 @@ class Planner:
         self.watch = Watch(stop, None if time_limit_s is None else self.began + time_limit_s)
         self.observer = observer
         self.phase = "reading"
-        self.budget: Budget = BUDGETS[request.effort]
+        actions = 3 * request.num_microbatches * min(profile.num_layers, 4 * cluster.num_ranks)
+        self.budget = budget or BUDGETS[request.effort].for_size(actions)
         self.bound: CertifiedBound | None = None
-        self.cut_short: str | None = None
 
     @property
     def floor(self) -> int | None:
@@ -133,31 +139,61 @@ class Planner:
     def _tune(self, tuner: Tuner, plans: list[Scheduled], pending: Future[CertifiedBound] | None) -> list[Found]:
         """Return the best partitions the tuner found, the best first."""
         budget = self.budget
-        self.phase = "starts"
         if plans:
             self.watch.best = min(self.value(plan.timeline)[0] for plan in plans)
+        self.phase = "starts"
+        found = self._begin(tuner, plans)
+        self.phase = "cuts"
+        found = _best(found + self._better_cuts(tuner, found[: budget.rounds[0][0]]))
+        self.phase = "tuning, round 1"
+        found = _best(tuner.round(found, 1, budget.first_work, FIRST_HEAT, 0))
+        for number, (keep, runs, work) in enumerate(budget.rounds, 2):
+            if number == len(budget.rounds) + 1:  # only now, so that the bound has been found beside the tuning
+                self.phase = "bound"
+                self.bound = pending.result() if pending is not None else self._bound()
+            self.phase = f"tuning, round {number}"
+            heat = FIRST_HEAT * 3 / (2 + number)
+            found = _best(found[keep:] + tuner.round(found[:keep], runs, work, heat, self.floor or 0))
+        self.phase = "reordering"
+        return _best(found[2:] + tuner.reorder(found[:2], budget.reorder_work, LAST_HEAT, self.floor or 0))
+
+    def _begin(self, tuner: Tuner, plans: list[Scheduled]) -> list[Found]:
+        """Return a first schedule of every start: each family and number of stages, and the plans there are."""
         begins = starts(tuner.tables, self.request, self.request.recompute == "full")
         if tuner.limited and self.request.recompute == "auto":
             begins += starts(tuner.tables, self.request, True)
         assignments = [start.assignment for start in begins]
         fused: list[tuple[bool, ...] | None] = [None] * len(assignments)
-        if self.request.placement == "free" or self.request.max_stages_per_rank is not None:
-            for plan in plans:
-                assignments.append(plan.assignment)
-                fused.append(tuple(_fused(plan.timeline, stage) for stage in range(plan.assignment.num_stages)))
-        found = _best(tuner.first_look(assignments, fused))
-        self.phase = "tuning, first round"
-        found = _best(tuner.round(found, 1, budget.first_work, 0.002, 0))
-        self.phase = "bound"
-        self.bound = pending.result() if pending is not None else self._bound()
-        for number, (keep, runs, work) in enumerate(budget.rounds, 2):
-            self.phase = f"tuning, round {number}"
-            heat = 0.0015 if number == 2 else 0.001
-            found = _best(found[keep:] + tuner.round(found[:keep], runs, work, heat, self.floor or 0))
-        return found
+        for plan in plans:
+            assignments.append(plan.assignment)
+            fused.append(tuple(_fused(plan.timeline, stage) for stage in range(plan.assignment.num_stages)))
+        return _best(tuner.first_look(assignments, fused, self.budget.first_work))
+
+    def _better_cuts(self, tuner: Tuner, found: list[Found]) -> list[Found]:
+        """Return the best entries' rank sequences with the cuts CP-SAT gives them."""
+
+        def cut(entry: Found) -> Assignment | None:
+            again = all(entry.assignment.recompute)
+            cuts = balanced_cuts(
+                self.profile,
+                self.cluster,
+                self.request,
+                entry.assignment.ranks,
+                deterministic_time=self.budget.cuts_time,
+                hint=entry.assignment.cuts,
+                recompute=again,
+            )
+            if cuts is None:
+                return None
+            return Assignment(cuts, entry.assignment.ranks, (again,) * entry.assignment.num_stages)
+
+        with ThreadPoolExecutor(self.jobs) as pool:
+            made = list(pool.map(lambda entry: None if self.watch.over() else cut(entry), found))
+        assignments = [assignment for assignment in made if assignment is not None]
+        return tuner.first_look(assignments, [None] * len(assignments), self.budget.first_work)
 
     def _scheduled(self, tuner: Tuner, found: list[Found]) -> list[Scheduled]:
-        """Return the best partition's plan, exactly as the simulator has it."""
+        """Return the best partition's plan, exactly as the simulator has it, its order polished."""
         for entry in found[:1]:
             orders = tuner.orders(entry)
             pipeline = build_pipeline(self.profile, self.cluster, entry.assignment, self.request.num_microbatches)

@@ -26,19 +26,24 @@ from octopipe_cli.search.anneal import (
     new_bench,
     try_rules,
 )
+from octopipe_cli.search.priorities import nudge_priorities
 from octopipe_cli.search.starts import priority_rules
-from octopipe_cli.search.tables import Tables, build_tables, price
+from octopipe_cli.search.tables import Tables, build_tables, price, quick_bound
 
 CHUNK = 1_000_000  # work between two looks at the clock
 
 
 class Found(NamedTuple):
-    """A partition and placement that was scheduled: value in ns by the request's objective, and how to get there."""
+    """A partition and placement that was scheduled: value in ns by the request's objective, and how to get there.
+
+    `extra`, where there is one, holds what is added to the rule's priorities, shape (2, stages, micro-batches).
+    """
 
     value: int
     assignment: Assignment
     fused: tuple[bool, ...]
     rule: int
+    extra: Ints | None = None
 
 
 @dataclass
@@ -88,14 +93,18 @@ class Tuner:
             moves |= MOVE_FUSE
         return moves
 
-    def first_look(self, starts: Sequence[Assignment], fused: Sequence[tuple[bool, ...] | None]) -> list[Found]:
-        """Return each start, scheduled with every rule."""
+    def first_look(
+        self, starts: Sequence[Assignment], fused: Sequence[tuple[bool, ...] | None], work: int
+    ) -> list[Found]:
+        """Return each start, scheduled with every rule, or as many rules as its share of the work is enough for."""
+        share = work // max(1, len(starts))
 
         def look(at: int) -> Found:
             bench = self._bench(starts[at], fused[at], 0, 0)
             for j in range(len(self.rules)):
-                if not self.watch.over() or at == 0:
-                    self._try(bench, j)
+                if j and (self.watch.over() or bench.counts[0] > share):
+                    break
+                self._try(bench, j)
             return self._found(bench)
 
         return self._all(look, len(starts))
@@ -167,18 +176,49 @@ class Tuner:
         )
         return Found(int(best.head[1]), assignment, tuple(bool(mark) for mark in best.fuse[:n]), int(best.head[2]))
 
+    def reorder(self, entries: Sequence[Found], work: int, heat: float, floor: int) -> list[Found]:
+        """Return each entry with better priorities of its single actions, sharing the work evenly."""
+        budget = work // max(1, len(entries))
+        self._runs += 1
+        microbatches = self.request.num_microbatches
+
+        def run(at: int) -> Found:
+            entry = entries[at]
+            bench, rule = self._priced(entry, self.request.seed * 1009 + self._runs * 31 + at)
+            n = entry.assignment.num_stages
+            least = max(floor, int(quick_bound(bench.costs, n, microbatches, bench.step, self.modes[1], bench.ranks)))
+            bench.current.head[1] = bench.best.head[1] = entry.value
+            extra = np.zeros((2, n, microbatches), np.int64) if entry.extra is None else entry.extra.copy()
+            kept = extra.copy()
+            key = self._runs * 100_000 + at
+            while bench.counts[0] < budget and bench.best.head[1] > least and not self.watch.over():
+                until = min(budget, bench.counts[0] + CHUNK)
+                hot = heat * self.each
+                nudge_priorities(bench, microbatches, self.modes, rule, extra, kept, until, budget, hot, least)
+                self.watch.done[key] = int(bench.counts[1])
+                self.watch.best = min(self.watch.best, int(bench.best.head[1]))
+            value = int(bench.best.head[1])
+            return entry._replace(value=value, extra=kept) if value < entry.value else entry
+
+        return self._all(run, len(entries))
+
+    def _priced(self, found: Found, seed: int) -> tuple[Bench, tuple[int, ...]]:
+        """Return a bench that holds the costs of what was found, and its rule."""
+        bench = self._bench(found.assignment, found.fused, seed, found.rule)
+        n, c = found.assignment.num_stages, bench.current
+        costs = (bench.costs, bench.step, bench.memory)
+        price(self.tables, c.cuts, c.ranks, c.recompute, c.fuse, n, self.overhead, *costs)
+        return bench, tuple(int(part) for part in self.rules[found.rule])
+
     def orders(self, found: Found) -> Orders:
         """Return the orders behind a value that was found."""
-        bench = self._bench(found.assignment, found.fused, 0, found.rule)
-        n, c = found.assignment.num_stages, bench.current
-        price(
-            self.tables, c.cuts, c.ranks, c.recompute, c.fuse, n, self.overhead, bench.costs, bench.step, bench.memory
-        )
-        log = np.zeros((3 * n * self.request.num_microbatches, 4), np.int64)
-        rule = tuple(int(part) for part in self.rules[found.rule])
+        bench, rule = self._priced(found, 0)
+        n, microbatches = found.assignment.num_stages, self.request.num_microbatches
+        log = np.zeros((3 * n * microbatches, 4), np.int64)
+        extra = bench.no_extra if found.extra is None else found.extra
         value = schedule(
-            bench.costs, n, self.num_ranks, self.request.num_microbatches, bench.step, bench.memory, self.modes, rule,
-            bench.no_extra, bench.scratch, NEVER, log,
+            bench.costs, n, self.num_ranks, microbatches, bench.step, bench.memory, self.modes, rule, extra,
+            bench.scratch, NEVER, log,
         )  # fmt: skip
         assert value == found.value, "a schedule is not what it was"
         return orders_of_log(log, bench.costs, self.num_ranks)
