@@ -11,12 +11,12 @@ from octopipe_cli.pipeline import Assignment, Pipeline, build_pipeline
 from octopipe_cli.plan import Action, Orders, Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.atoms import build_atoms
-from octopipe_cli.search.memory_models import MOST_BOOLEANS, CountModel, LayerModel, MemoryCase, one_stage_a_rank
+from octopipe_cli.search.memory_models import MOST_BOOLEANS, CountModel, LayerModel, MemoryCase, kept, one_stage_a_rank
 from octopipe_cli.search.partition_model import roomiest_cuts
 
 #: CP-SAT's deterministic budgets: proof by counts, layer by layer, cuts of one rank sequence.
-COUNT_TIME, LAYER_TIME, CUT_TIME = 2.0, 4.0, 0.5
-MOST_STAGES_PER_RANK = 4
+COUNT_TIME, LAYER_TIME, CUT_TIME = 2.0, 2.0, 0.5
+MOST_STAGES_PER_RANK, MOST_SEQUENCES = 4, 12
 
 
 def serial_orders(pipeline: Pipeline) -> Orders:
@@ -63,7 +63,11 @@ def check_feasible(profile: Profile, cluster: Cluster, request: Request) -> None
     contiguous = one_stage_a_rank(case)
     if contiguous is not None and contiguous.least_excess <= 0:
         return
-    excess = CountModel(case).least_excess(COUNT_TIME)
+    excess = 0
+    if request.max_stages_per_rank == 1 and contiguous is not None and contiguous.proven:
+        excess = contiguous.least_excess
+    if excess <= 0:
+        excess = CountModel(case).least_excess(COUNT_TIME)
     if excess <= 0 and _small(case) and request.placement == "free":
         excess = LayerModel(case).solve(LAYER_TIME)[0]
     if excess > 0:
@@ -133,40 +137,71 @@ def roomiest_assignments(profile: Profile, cluster: Cluster, request: Request) -
 def _candidates(case: MemoryCase) -> Iterator[Assignment]:
     request, ranks = case.request, case.cluster.num_ranks
     contiguous = one_stage_a_rank(case)
-    if contiguous is not None and contiguous.assignment is not None:
+    if contiguous is not None:
         yield contiguous.assignment
-    most = min(request.max_stages_per_rank or MOST_STAGES_PER_RANK, case.table.num_atoms // ranks)
+    most = request.max_stages_per_rank or MOST_STAGES_PER_RANK
     if most > 1 and request.placement == "free" and _small(case):
         yield from _by_layer(case)
         return
-    up, down = tuple(range(ranks)), tuple(reversed(range(ranks)))
-    for v in range(2, most + 1):
-        families = {"cyclic": [up * v], "v": [((up + down) * v)[: v * ranks]]}
-        sequences = families["cyclic"] + families["v"] if request.placement == "free" else families[request.placement]
-        for sequence in sequences:
+    largest = min(most * ranks, case.table.num_atoms)
+    for num_stages in range(ranks + 1, largest + 1, max(1, (largest - ranks) // MOST_SEQUENCES)):
+        for sequence in _sequences(case, num_stages):
             for recompute in case.choices:
                 cuts = roomiest_cuts(
-                    case.profile,
-                    case.cluster,
-                    request,
-                    sequence,
-                    deterministic_time=CUT_TIME,
-                    recompute=recompute,
+                    case.profile, case.cluster, request, sequence, deterministic_time=CUT_TIME, recompute=recompute
                 )
                 if cuts is not None:
                     yield Assignment(cuts, sequence, (recompute,) * len(sequence))
 
 
+def _sequences(case: MemoryCase, num_stages: int) -> list[tuple[int, ...]]:
+    """Return the rank of each stage for the placement families the request allows."""
+    up = tuple(range(case.cluster.num_ranks))
+    patterns = {"cyclic": up, "v": up + up[::-1]}
+    wanted = list(patterns) if case.request.placement == "free" else [case.request.placement]
+    most = case.request.max_stages_per_rank or num_stages
+    found = [tuple(patterns[name][s % len(patterns[name])] for s in range(num_stages)) for name in wanted]
+    return [sequence for sequence in found if max(map(sequence.count, up)) <= most]
+
+
 def _by_layer(case: MemoryCase) -> Iterator[Assignment]:
-    """Yield the layer model's answer: runs as stages, and every atom a stage of its own where that is allowed."""
+    """Yield the layer model's answer: runs of layers as stages, cut further where that needs less and is allowed."""
     _, answer = LayerModel(case).solve(LAYER_TIME)
     if answer is None:
         return
     atoms = list(zip(*answer, strict=True))
     runs = [list(group) for _, group in groupby(range(len(atoms)), key=lambda a: atoms[a])]
     most = case.request.max_stages_per_rank or len(atoms)
-    for stages in (runs, [[a] for a in range(len(atoms))]):
+    held = [0] * case.cluster.num_ranks
+    finer: list[list[int]] = []
+    for run in runs:
+        rank, recompute = atoms[run[0]]
+        finer += _split(case, run, recompute, held[rank])
+        held[rank] += sum(kept(case.size(a), recompute) for a in run)
+    for stages in (runs, finer):
         ranks = [atoms[stage[0]][0] for stage in stages]
         if max(ranks.count(rank) for rank in set(ranks)) <= most:
             cuts = [stage[0] for stage in stages] + [len(atoms)]
             yield case.assignment(cuts, ranks, [atoms[stage[0]][1] for stage in stages])
+
+
+def _split(case: MemoryCase, run: list[int], recompute: bool, held: int) -> list[list[int]]:
+    """Return a run of atoms cut into stages so that the most needed at any one's backward is least."""
+    best = [(0, 0)]  # for each number of atoms: what the stages up to there need, and where the last began
+    for stop in range(1, len(run) + 1):
+        held += kept(case.size(run[stop - 1]), recompute)
+        workspace = largest = 0
+        options = []
+        for first in reversed(range(stop)):
+            size = case.size(run[first])
+            workspace, largest = max(workspace, size.workspace), max(largest, size.largest if recompute else 0)
+            need = held + workspace + largest + case.size(run[stop - 1]).output
+            options.append((max(need, best[first][0]), first))
+        best.append(min(options))
+    stages: list[list[int]] = []
+    stop = len(run)
+    while stop:
+        first = best[stop][1]
+        stages.append(run[first:stop])
+        stop = first
+    return stages[::-1]

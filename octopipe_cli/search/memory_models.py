@@ -24,11 +24,11 @@ MOST_BOOLEANS: Final = 4000
 
 
 class Answer(NamedTuple):
-    """The least excess that is proven, a rank that has it, and an assignment of small excess where one was made."""
+    """The least excess found, the assignment that has it, and whether no other with one stage a rank has less."""
 
     least_excess: int
-    rank: int
-    assignment: Assignment | None
+    assignment: Assignment
+    proven: bool
 
 
 @dataclass(frozen=True)
@@ -108,16 +108,19 @@ def one_stage_a_rank(case: MemoryCase) -> Answer | None:
     used = tuple(table.class_counts)
     if table.num_atoms not in layers[-1].get(used, {}):
         return None
-    return _unwound(case, layers, used)
+    # where an action may take no time at all, less than what is counted here may do
+    proven = (
+        free or len(table.classes) == 1 or case.request.placement != "free"
+    ) and table.certain_sizes == table.sizes
+    return Answer(layers[-1][used][table.num_atoms][0], _unwound(case, layers, used), proven)
 
 
 def _unwound(
     case: MemoryCase, layers: list[dict[tuple[int, ...], dict[int, tuple[int, int, int]]]], used: tuple[int, ...]
-) -> Answer:
+) -> Assignment:
     """Return the best partition the table of `one_stage_a_rank` leads back to."""
     table = case.table
     stop, cuts, classes = table.num_atoms, [table.num_atoms], []
-    least = layers[-1][used][stop][0]
     for reached in reversed(layers[1:]):
         _, first, c = reached[used][stop]
         cuts.append(first)
@@ -127,13 +130,12 @@ def _unwound(
     cuts, classes = cuts[::-1], classes[::-1]
     members = [[r for r, c in enumerate(table.class_of) if c == wanted] for wanted in range(len(table.classes))]
     ranks = [members[c].pop(0) for c in classes]
-    flags, excesses = [], []
+    flags = []
     for s, rank in enumerate(ranks):
         needs = [_interval_need(case, cuts[s], cuts[s + 1], choice) for choice in case.choices]
         fitting = [choice for choice, need in zip(case.choices, needs, strict=True) if need <= case.limit(rank)]
         flags.append(fitting[0] if fitting else case.choices[needs.index(min(needs))])
-        excesses.append(min(needs) - case.limit(rank))
-    return Answer(least, ranks[excesses.index(max(excesses))], case.assignment(cuts, ranks, flags))
+    return case.assignment(cuts, ranks, flags)
 
 
 def _legal_cuts(case: MemoryCase) -> list[int]:
@@ -241,8 +243,10 @@ class CountModel:
         self.model.minimize(self.excess)
 
     def _top(self, atom: int, choice: bool) -> int:
+        """Return what a rank's last atom needs beside the least it keeps; not recomputed, it keeps more than that."""
         size = self.case.size(atom, certain=True)
-        return size.output + beside(size, choice)
+        more = kept(size, choice) - min(kept(size, other) for other in self.case.choices)
+        return more + size.output + beside(size, choice)
 
     def _copies(self, r: int) -> Any:
         total: Any = 0

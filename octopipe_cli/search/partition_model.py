@@ -200,20 +200,28 @@ class PartitionModel:
 
     def solve(self, budget: float) -> tuple[tuple[int, ...] | None, float]:
         """Return the best cuts found, as layer indices, and what is left of the deterministic budget."""
-        for s, positions in enumerate(self.at):
-            for p, variable in positions.items():
-                self.model.add_hint(variable, p == self.begin[s])
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
-        solver.parameters.cp_model_probing_level = 0
-        solver.parameters.max_deterministic_time = budget
-        status = solver.solve(self.model)
-        left = budget - float(solver.response_proto.deterministic_time)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return None, left
-        cuts = (next(p for p, v in positions.items() if solver.boolean_value(v)) for positions in self.at)
-        return tuple(self.table.starts[p] for p in cuts), left
+        best: list[int] | None = None
+        # search without linear relaxations is quick far from the best, neighbourhoods are near it
+        for neighbourhoods, share in ((False, budget / 2), (True, budget / 2)):
+            self.model.clear_hints()  # type: ignore[no-untyped-call]
+            for positions, p in zip(self.at, best or self.begin, strict=True):
+                for q, variable in positions.items():
+                    self.model.add_hint(variable, p == q)
+            solver = cp_model.CpSolver()
+            solver.parameters.num_workers = 1
+            solver.parameters.random_seed = 0
+            solver.parameters.cp_model_probing_level = 0
+            solver.parameters.linearization_level = 0
+            solver.parameters.interleave_search = neighbourhoods
+            solver.parameters.use_lns_only = neighbourhoods
+            solver.parameters.max_deterministic_time = share
+            status = solver.solve(self.model)
+            budget -= float(solver.response_proto.deterministic_time)
+            if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+                best = [next(p for p, v in positions.items() if solver.boolean_value(v)) for positions in self.at]
+            if best is None or status == cp_model.OPTIMAL:
+                break
+        return None if best is None else tuple(self.table.starts[p] for p in best), budget
 
     # terms
 
