@@ -76,8 +76,9 @@ class Attention(Dense):
         A sigmoid gate on the core's output: for each element, for each head, or none.
     sinks
         A learned logit for each head in the softmax (gpt-oss).
-    value_is_key
-        No projection of its own for the values (Gemma 4's global layers).
+    value_is_key, shares_kv
+        No projection for the values (Gemma 4's global layers); none for keys either: those of an earlier layer are
+        used again.
     extra_parameters
         Weights of small parts that nothing here describes otherwise (adapters).
     """
@@ -97,6 +98,7 @@ class Attention(Dense):
     gate: Gate = "none"
     sinks: bool = False
     value_is_key: bool = False
+    shares_kv: bool = False
     extra_parameters: int = 0
 
     @property
@@ -107,8 +109,9 @@ class Attention(Dense):
     @property
     def qkv_width(self) -> int:
         """Width of queries, keys and values together, as projected (no gate)."""
-        values = 0 if self.value_is_key else self.kv_heads * self.value_dim
-        return (self.heads + self.kv_heads) * self.head_dim + values
+        keys = 0 if self.shares_kv else self.kv_heads * self.head_dim
+        values = 0 if self.shares_kv or self.value_is_key else self.kv_heads * self.value_dim
+        return self.heads * self.head_dim + keys + values
 
     @property
     def gate_width(self) -> int:
@@ -158,6 +161,7 @@ class LatentAttention(Dense):
     value_dim: int
     bias: bool = False
     indexer: Indexer | None = None
+    output_gate: bool = False
 
     @property
     def head_dim(self) -> int:
@@ -174,7 +178,7 @@ class LatentAttention(Dense):
             query = self.hidden * self.query_rank + self.bias * self.query_rank + self.query_rank * (1 + width)
         down = self.hidden * (self.kv_rank + self.rope_dim) + self.bias * (self.kv_rank + self.rope_dim)
         up = self.kv_rank * (1 + self.heads * (self.nope_dim + self.value_dim))
-        output = self.heads * self.value_dim * self.hidden + self.bias * self.hidden
+        output = (1 + self.output_gate) * self.heads * self.value_dim * self.hidden + self.bias * self.hidden
         return query + down + up + output + (self.indexer.parameters if self.indexer else 0)
 
 
@@ -229,12 +233,16 @@ class GatedDeltaNet(Dense):
 
 @dataclass(frozen=True)
 class KimiDeltaAttention(Dense):
-    """Kimi delta attention (2510.26692): a delta rule whose decay is for each channel, from a low-rank projection."""
+    """Kimi delta attention (2510.26692): a delta rule whose decay is for each channel, from a low-rank projection.
+
+    The gate on its output is of low rank too, unless `full_rank_gate`.
+    """
 
     hidden: int
     heads: int
     head_dim: int
     conv_width: int
+    full_rank_gate: bool = False
     chunk: int = 64
 
     @property
@@ -242,8 +250,10 @@ class KimiDeltaAttention(Dense):
         """Weights it stores: Q, K, V, their convolutions, low-rank decay and gate, beta, A, dt bias, norm, output."""
         width = self.heads * self.head_dim
         qkv = 3 * width * (self.hidden + self.conv_width)
-        low_rank = 2 * self.head_dim * (self.hidden + width)
-        return qkv + low_rank + self.hidden * self.heads + self.heads + width + self.head_dim + width * self.hidden
+        low_rank = self.head_dim * (self.hidden + width)
+        gate = self.hidden * width if self.full_rank_gate else low_rank
+        scalars = self.hidden * self.heads + self.heads + width + self.head_dim
+        return qkv + low_rank + gate + scalars + width * self.hidden
 
 
 @dataclass(frozen=True)
@@ -350,12 +360,15 @@ class Moe:
         Width of one routed expert.
     shared_intermediate
         Width of all shared experts together, 0 for none; `shared_gate` is a sigmoid gate on them (one output).
-    latent
-        Routed experts work on projections of this width (Nemotron 3 Super), None on the hidden states themselves.
+    latent, latent_norm
+        Routed experts work on projections of this width (Nemotron 3 Super), None on the hidden states themselves;
+        their sum is normalised before it is projected back (Kimi K3).
     router_bias, correction_bias
         A bias of the router's projection; a bias of the choice alone (DeepSeek V3), one number an expert each.
     zero_experts
         Experts that do nothing and have no weights, but a row in the router (LongCat).
+    router_scales
+        Weights of the router beside its matrix and biases (Gemma 4).
     """
 
     hidden: int
@@ -368,9 +381,11 @@ class Moe:
     shared_gate: bool = False
     shared_bias: bool = False
     latent: int | None = None
+    latent_norm: bool = False
     router_bias: bool = False
     correction_bias: bool = False
     zero_experts: int = 0
+    router_scales: int = 0
 
     @property
     def expert(self) -> Mlp:
@@ -388,9 +403,9 @@ class Moe:
     def always(self) -> int:
         """Weights every token meets: router, shared experts and their gate, projections to and from the latent."""
         rows = self.experts + self.zero_experts
-        router = rows * (self.hidden + self.router_bias + self.correction_bias)
+        router = rows * (self.hidden + self.router_bias + self.correction_bias) + self.router_scales
         shared = self.shared.parameters + self.shared_gate * self.hidden if self.shared else 0
-        return router + shared + (0 if self.latent is None else 2 * self.hidden * self.latent)
+        return router + shared + (0 if self.latent is None else self.latent * (2 * self.hidden + self.latent_norm))
 
     @property
     def parameters(self) -> int:
@@ -401,6 +416,19 @@ class Moe:
     def active_parameters(self) -> int:
         """Weights a token meets."""
         return self.always + self.active * self.expert.parameters
+
+
+@dataclass(frozen=True)
+class DepthAttention(Dense):
+    """A softmax over the outputs of `sources` blocks of layers, what a layer reads in place of their sum (Kimi K3)."""
+
+    hidden: int
+    sources: int
+
+    @property
+    def parameters(self) -> int:
+        """Weights it stores: a norm and a projection to one logit."""
+        return 2 * self.hidden
 
 
 @dataclass(frozen=True)
