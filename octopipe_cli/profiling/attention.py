@@ -1,0 +1,109 @@
+"""Attention with softmax, lowered to operations on one device."""
+
+from __future__ import annotations
+
+from octopipe_cli.profiling.blocks import Attention, Indexer, LatentAttention
+from octopipe_cli.profiling.kernels import attention_core, elementwise, norm, projection, visible_keys
+from octopipe_cli.profiling.operations import Operation, Work
+from octopipe_cli.profiling.setting import ELEMENT, Setting
+
+
+def attention(block: Attention, setting: Setting, keep_input: bool = True) -> list[Operation]:
+    """Return grouped-query attention: projections, norms and rotation of queries and keys, core, gate.
+
+    Key heads fewer than the tensor-parallel degree are computed on several devices (Megatron and TensorRT-LLM do so).
+    """
+    degree, tokens = setting.tensor_parallel, setting.tokens
+    inputs = block.hidden if block.inputs is None else block.inputs
+    heads, kv_heads = max(1, block.heads // degree), max(1, block.kv_heads // degree)
+    projected = heads * block.head_dim + kv_heads * block.head_dim + block.gate_width // degree
+    projected += 0 if block.value_is_key else kv_heads * block.value_dim
+    if block.shares_kv:
+        projected = heads * block.head_dim + block.gate_width // degree
+    operations = [
+        projection(setting, "qkv", inputs, projected * degree, cut="column", bias=block.qkv_bias, keep_input=keep_input)
+    ]
+    rotated = (heads + kv_heads) * block.head_dim
+    if block.qk_norm:
+        operations.append(norm(setting, rotated, "qk norm", tokens))
+    if setting.rotary:
+        size = ELEMENT * tokens * rotated
+        operations.append(elementwise("rotary", size, size, 2 * size, kernels=2))
+    operations.append(
+        attention_core(setting, heads, kv_heads, block.head_dim, block.value_dim, block.window, block.chunk)
+    )
+    width = heads * block.value_dim
+    if block.gate_width:
+        operations.append(gate(setting, width, block.gate_width // degree))
+    operations.append(
+        projection(setting, "output", block.heads * block.value_dim, block.hidden, cut="row", bias=block.output_bias)
+    )
+    return operations
+
+
+def gate(setting: Setting, width: int, gate_width: int) -> Operation:
+    """Return a sigmoid gate on `width` elements a position: both factors kept; the product is the next input."""
+    size = ELEMENT * setting.tokens
+    read, written = size * (width + gate_width), size * width
+    return elementwise("gate", read, written, 2 * read + written, kept=read, back_kernels=2)
+
+
+def latent_attention(block: LatentAttention, setting: Setting, keep_input: bool = True) -> list[Operation]:
+    """Return multi-head latent attention (2405.04434) as trained: latents expanded to every head's keys and values.
+
+    The projections down to the latents are whole on every device (Megatron's rule), those up are cut by heads.
+    """
+    degree, tokens = setting.tensor_parallel, setting.tokens
+    heads = max(1, block.heads // degree)
+    rows = setting.sharded_tokens
+    latent = block.kv_rank + block.rope_dim
+    width = block.heads * block.head_dim
+    operations: list[Operation] = []
+    if block.query_rank is None:
+        operations.append(projection(setting, "query", block.hidden, width, cut="column", keep_input=keep_input))
+    else:
+        operations.append(
+            projection(setting, "query down", block.hidden, block.query_rank, rows=rows, keep_input=keep_input)
+        )
+        operations.append(norm(setting, block.query_rank, "query norm"))
+        operations.append(projection(setting, "query up", block.query_rank, width, cut="column"))
+    operations.append(projection(setting, "latent down", block.hidden, latent, rows=rows, keep_input=False))
+    operations.append(norm(setting, block.kv_rank, "latent norm"))
+    expanded = block.heads * (block.nope_dim + block.value_dim)
+    operations.append(projection(setting, "latent up", block.kv_rank, expanded, cut="column"))
+    size = ELEMENT * tokens * heads
+    rotated, joined = size * block.rope_dim, size * 2 * block.head_dim
+    operations.append(elementwise("rotary", rotated + joined, rotated + joined, 2 * (rotated + joined), kernels=4))
+    if block.indexer is not None:
+        operations += indexer(block.indexer, setting)
+    window = block.indexer.top_k if block.indexer else None
+    operations.append(attention_core(setting, heads, heads, block.head_dim, block.value_dim, window))
+    if block.output_gate:
+        operations.append(
+            projection(setting, "gate", block.hidden, block.heads * block.value_dim, cut="column", keep_input=False)
+        )
+        operations.append(gate(setting, heads * block.value_dim, heads * block.value_dim))
+    operations.append(projection(setting, "output", block.heads * block.value_dim, block.hidden, cut="row"))
+    return operations
+
+
+def indexer(block: Indexer, setting: Setting) -> list[Operation]:
+    """Return the lightning indexer (DeepSeek V3.2): projections, and a score for every visible pair.
+
+    It is trained on its own loss, which its scores' backward is counted for as for any product: 2 x its forward.
+    """
+    rows, tokens = setting.sharded_tokens, setting.tokens
+    pairs = tokens * visible_keys(setting.sequence_length, None, None)
+    flops = int(2 * pairs * block.heads * block.head_dim)
+    moved = ELEMENT * tokens * (block.heads + 1) * block.head_dim + int(ELEMENT * pairs)
+    length = setting.sequence_length
+    return [
+        projection(setting, "index query", block.query_rank, block.heads * block.head_dim, rows=rows, keep_input=False),
+        projection(setting, "index key", block.hidden, block.head_dim + block.heads, rows=rows, keep_input=False),
+        Operation(
+            "index scores",
+            (Work("attention_forward", flops, moved, length=length),),
+            (Work("attention_backward", 2 * flops, 2 * moved, length=length),),
+            kept_bytes=ELEMENT * tokens * (block.heads + 1) * block.head_dim,
+        ),
+    ]
