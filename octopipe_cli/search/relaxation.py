@@ -86,8 +86,8 @@ def _bound(
     known = {"load": load_ns(table, request), "path": path_ns(table), "memory": memory_ns(table, request)}
     argument = max(known, key=lambda name: known[name])
     best = known[argument]
-    if best == 0:
-        return 0, "optimal", argument
+    if best == 0 or table.num_atoms < table.num_ranks:  # nothing to do, or no plan at all
+        return best, "optimal", argument
     finest = _common_divisor(table)
     units = [unit for unit in (best // ticks for ticks in RESOLUTIONS) if unit > 2 * finest]
     for at, unit in enumerate([*units, finest]):
@@ -195,7 +195,8 @@ def _solve(
         solver.best_bound_callback = lambda _: solver.stop_search() if stop() else None
     status = solver.solve(model)
     used = float(solver.response_proto.deterministic_time)
-    if status in (cp_model.INFEASIBLE, cp_model.MODEL_INVALID):
+    assert status != cp_model.MODEL_INVALID, model.validate()
+    if status == cp_model.INFEASIBLE:
         return 0, False, used  # no plan fits: `least_memory` says so; any bound holds then
     return math.ceil(solver.best_objective_bound - 1e-6), status == cp_model.OPTIMAL, used
 
