@@ -42,7 +42,7 @@ class Bench(NamedTuple):
     step: Ints
     memory: Ints | None
     scratch: Scratch
-    ranks: Ints  # (4, ranks), scratch
+    ranks: Ints  # (5, ranks): scratch for the bound; in the last row each rank's own bound for the incumbent
     no_extra: Ints
     no_log: Ints
     random: Ints  # (1,), the generator's state
@@ -63,9 +63,9 @@ def new_bench(num_stages: int, num_ranks: int, num_microbatches: int, limited: b
         new_candidate(num_stages),
         new_costs(num_stages),
         np.zeros(num_ranks, np.int64),
-        np.zeros((3, num_ranks), np.int64) if limited else None,
+        np.zeros((5, num_ranks), np.int64) if limited else None,
         new_scratch(num_stages, num_ranks, num_microbatches),
-        np.zeros((4, num_ranks), np.int64),
+        np.zeros((5, num_ranks), np.int64),
         np.zeros((2, 0, 0), np.int64),
         np.zeros((0, 4), np.int64),
         np.array([(seed * 2654435761 + 88172645463325252) % (1 << 62) + 1], np.int64),
@@ -105,7 +105,33 @@ def copy_candidate(source, target):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _move(trial, num_ranks, most, legal, allowed, random):  # type: ignore[no-untyped-def]
+def _shift(cuts, i, step, legal):  # type: ignore[no-untyped-def]
+    """Move cut i to the next legal place in a direction, unless that empties a stage."""
+    c = cuts[i] + step
+    while cuts[i - 1] < c < cuts[i + 1] and legal[c] == 0:
+        c += step
+    if cuts[i - 1] < c < cuts[i + 1]:
+        cuts[i] = c
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _relieve(trial, heaviest, legal, random):  # type: ignore[no-untyped-def]
+    """Take a layer off a stage of the heaviest rank, drawn, and give it to the stage before or after."""
+    n = trial.head[0]
+    at = draw(random, n)
+    for i in range(n):
+        s = (at + i) % n
+        if trial.ranks[s] == heaviest:
+            if s == n - 1 or (s > 0 and draw(random, 2) == 0):
+                if s > 0:
+                    _shift(trial.cuts, s, 1, legal)
+            else:
+                _shift(trial.cuts, s + 1, -1, legal)
+            return
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _move(trial, num_ranks, most, legal, allowed, heaviest, random):  # type: ignore[no-untyped-def]
     """Change the trial once: shift a cut, give a stage to another rank, swap two, split one, merge two, flip a mark."""
     cuts, ranks, recompute, fuse = trial.cuts, trial.ranks, trial.recompute, trial.fuse
     n = trial.head[0]
@@ -120,14 +146,10 @@ def _move(trial, num_ranks, most, legal, allowed, random):  # type: ignore[no-un
         return
     dice = draw(random, 100)
     if not allowed & MOVE_RANKS or dice < 55:
-        if n > 1:
-            i = 1 + draw(random, n - 1)
-            step = 1 if draw(random, 2) == 0 else -1
-            c = cuts[i] + step
-            while cuts[i - 1] < c < cuts[i + 1] and legal[c] == 0:
-                c += step
-            if cuts[i - 1] < c < cuts[i + 1]:
-                cuts[i] = c
+        if dice < 20:
+            _relieve(trial, heaviest, legal, random)
+        elif n > 1:
+            _shift(cuts, 1 + draw(random, n - 1), 1 if draw(random, 2) == 0 else -1, legal)
     elif dice < 70:
         ranks[draw(random, n)] = draw(random, num_ranks)
     elif dice < 82:
@@ -244,8 +266,9 @@ def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, mos
         temperature = hot * (1.0 - counts[0] / budget)
         copy_candidate(current, trial)
         dice = draw(random, 100)
+        heaviest = np.argmax(bench.ranks[4])
         for _ in range(3 if dice < 12 else 2 if dice < 35 else 1):
-            _move(trial, num_ranks, most, tables.legal, allowed, random)
+            _move(trial, num_ranks, most, tables.legal, allowed, heaviest, random)
         counts[0] += DROPPED_WORK
         counts[1] += 1
         if allowed & MOVE_RANKS:
@@ -278,5 +301,6 @@ def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, mos
         if value <= threshold:
             counts[3] += 1
             copy_candidate(trial, current)
+            bench.ranks[4] = bench.ranks[0]
             if value < best.head[1]:
                 copy_candidate(trial, best)

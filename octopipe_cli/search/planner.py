@@ -13,7 +13,7 @@ from octopipe_cli.classic import ClassicRow, classic_rows
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import LimitError
 from octopipe_cli.pipeline import Assignment, build_pipeline
-from octopipe_cli.plan import Request
+from octopipe_cli.plan import Orders, Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import BUDGETS, Budget
 from octopipe_cli.search.least_memory import check_feasible, roomiest_assignments, serial_orders
@@ -194,13 +194,15 @@ class Planner:
 
     def _scheduled(self, tuner: Tuner, found: list[Found]) -> list[Scheduled]:
         """Return the best partition's plan, exactly as the simulator has it, its order polished."""
-        for entry in found[:1]:
-            orders = tuner.orders(entry)
-            pipeline = build_pipeline(self.profile, self.cluster, entry.assignment, self.request.num_microbatches)
-            timeline = simulate(pipeline, orders)
-            assert timeline.fits, "the list scheduler left a rank's memory"
-            return [Scheduled(entry.assignment, timeline)]
-        return []
+        if not found:
+            return []
+        assignment, orders = found[0].assignment, tuner.orders(found[0])
+        if self.request.placement == "free" and _interchangeable(self.cluster):
+            assignment, orders = _in_order_of_appearance(assignment, orders)
+        pipeline = build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
+        timeline = simulate(pipeline, orders)
+        assert timeline.fits, "the list scheduler left a rank's memory"
+        return [Scheduled(assignment, timeline)]
 
     def _none_found(self) -> LimitError:
         return LimitError(
@@ -252,6 +254,23 @@ def _best(found: list[Found]) -> list[Found]:
             seen.add(entry.assignment)
             kept.append(entry)
     return kept
+
+
+def _interchangeable(cluster: Cluster) -> bool:
+    """Return whether all ranks, and all links between them, are alike."""
+    first = cluster.members[0]
+    alike = all(member._replace(number=0, node=first.node) == first for member in cluster.members)
+    one_node = all(member.node == first.node for member in cluster.members)
+    links = cluster.links
+    return alike and not links.pairs and (one_node or links.within_node == links.between_nodes)
+
+
+def _in_order_of_appearance(assignment: Assignment, orders: Orders) -> tuple[Assignment, Orders]:
+    """Return the same plan with ranks numbered as the model first meets them: interchangeable ranks, easier to read."""
+    order = list(dict.fromkeys(assignment.ranks))
+    number = {rank: at for at, rank in enumerate(order)}
+    ranks = tuple(number[rank] for rank in assignment.ranks)
+    return Assignment(assignment.cuts, ranks, assignment.recompute), tuple(orders[rank] for rank in order)
 
 
 def _fused(timeline: Timeline, stage: int) -> bool:

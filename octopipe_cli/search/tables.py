@@ -11,6 +11,7 @@ from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InputError
 from octopipe_cli.list_scheduler import (
     AHEAD,
+    ARRIVAL,
     BACK,
     BACKWARD,
     EARLY,
@@ -19,6 +20,7 @@ from octopipe_cli.list_scheduler import (
     INPUT,
     KEPT,
     NEVER,
+    NEXT,
     OUTPUT,
     ROOM,
     SLOT,
@@ -37,7 +39,7 @@ from octopipe_cli.profile import Profile
 
 ACTIVATION, WEIGHT_ACTIVATION, STATE, BOUNDARY, WHOLE_ONLY = range(5)  # rows of `Tables.sums`
 LARGEST, WORKSPACE, OUT, SIZE_CLASS = range(4)  # rows of `Tables.layers`
-NEEDED = 2  # row of the scheduler's memory after ROOM, SLOT: what one micro-batch holds in all stages of the rank
+NEEDED = 4  # row of the scheduler's memory after ROOM, SLOT, ARRIVAL, NEXT: what one micro-batch holds in all stages of the rank
 STEP = 4  # row of `Tables.times` after FORWARD, BACKWARD, WEIGHT, WHOLE
 
 
@@ -171,7 +173,7 @@ def price(tables, cuts, ranks, recompute, fuse, n, overhead, costs, step, memory
     overhead
         ns an action.
     costs, step, memory
-        Written: `StageCosts`, time after the last action by rank, and ROOM, SLOT, NEEDED by rank (None: not limited).
+        Written: `StageCosts`, time after the last action by rank, and ROOM, SLOT, ARRIVAL, NEXT, NEEDED by rank (None: not limited).
     """
     times, sums, layers, sizes = tables.times, tables.sums, tables.layers, costs.sizes
     num_ranks = step.shape[0]
@@ -181,6 +183,8 @@ def price(tables, cuts, ranks, recompute, fuse, n, overhead, costs, step, memory
         for d in range(num_ranks):
             memory[ROOM, d] = tables.limit[d]
             memory[SLOT, d] = 0
+            memory[ARRIVAL, d] = 0
+            memory[NEXT, d] = 0
             memory[NEEDED, d] = 0
     for s in range(n):
         a, b, d = cuts[s], cuts[s + 1], ranks[s]
@@ -218,13 +222,14 @@ def price(tables, cuts, ranks, recompute, fuse, n, overhead, costs, step, memory
         sizes[INPUT, s] = layers[OUT, a - 1] if s > 0 else 0
         sizes[OUTPUT, s] = layers[OUT, b - 1] if s < n - 1 else 0
         memory[ROOM, d] -= sums[STATE, b] - sums[STATE, a]
-        memory[SLOT, d] = max(memory[SLOT, d], reserve(sizes, fused, s))
+        reserve(sizes, fused, s, d, memory)
         memory[NEEDED, d] += sizes[HELD, s]
     if memory is None:
         return True
     if tables.tied.shape[0] > 0:
         _book_copies(tables, cuts, ranks, n, memory)
     for d in range(num_ranks):
+        memory[SLOT, d] += memory[ARRIVAL, d]
         if memory[ROOM, d] - memory[SLOT, d] < memory[NEEDED, d]:
             return False
     return True
@@ -270,7 +275,8 @@ def quick_bound(costs, n, num_microbatches, step, by_span, scratch):  # type: ig
     """Return a lower bound on the step time (or span) of any schedule of n stages; NEVER where a rank has none.
 
     For each rank: it starts when the first micro-batch arrives, works off its load, and after its last F or backward
-    the way back to stage 0 and its W remain (design, section 5.1). `scratch`: shape (4, ranks).
+    the way back to stage 0 and its W remain (design, section 5.1). `scratch`: shape (4, ranks); its first row holds each
+    rank's own bound afterwards.
     """
     num_ranks = step.shape[0]
     times, fused, lags = costs.times, costs.fused, costs.lags
@@ -297,11 +303,10 @@ def quick_bound(costs, n, num_microbatches, step, by_span, scratch):  # type: ig
         if scratch[0, d] < 0:
             return NEVER
         load = num_microbatches * (scratch[2, d] + scratch[3, d]) + step[d]
-        if by_span:
-            least = max(least, load)
-        else:
-            way = num_microbatches * scratch[2, d] + scratch[1, d] + tail
-            least = max(least, scratch[0, d] + max(load, way))
+        if not by_span:
+            load = scratch[0, d] + max(load, num_microbatches * scratch[2, d] + scratch[1, d] + tail)
+        scratch[0, d] = load
+        least = max(least, load)
     return least
 
 
