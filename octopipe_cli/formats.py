@@ -199,8 +199,8 @@ def _walk(value: object) -> Iterator[tuple[Place, object]]:
             stack.extend(((*place, index), item[index]) for index in reversed(range(len(item))))
 
 
-def parse_json(text: str, file: str) -> Any:
-    """Return the JSON value in a text; duplicate keys, NaN, infinities and lone surrogates are errors.
+def parse_json(text: str, file: str, infinities: bool = False) -> Any:
+    """Return the JSON value in a text; duplicate keys, NaN, lone surrogates and, unless allowed, infinities are errors.
 
     Raises
     ------
@@ -224,11 +224,11 @@ def parse_json(text: str, file: str) -> Any:
     for place, item in _walk(value):
         if len(place) >= MAX_DEPTH and isinstance(item, (dict, list)):
             raise too_deep
-        _check_value(place, item, file)
+        _check_value(place, item, file, infinities)
     return value
 
 
-def _check_value(place: Place, item: object, file: str) -> None:
+def _check_value(place: Place, item: object, file: str, infinities: bool = False) -> None:
     if isinstance(item, _Object) and item.doubled:
         raise InputError(
             f"the key {show(item.doubled[0])} stands twice in one object",
@@ -236,7 +236,7 @@ def _check_value(place: Place, item: object, file: str) -> None:
             path=path_of((*place, item.doubled[0])),
             remedy="delete one of the two",
         )
-    if isinstance(item, float) and not math.isfinite(item):
+    if isinstance(item, float) and not math.isfinite(item) and (math.isnan(item) or not infinities):
         found = show(item)
         raise InputError("not a finite number", file=file, path=path_of(place), found=found, expected="a finite number")
     strings = item if isinstance(item, dict) else [item] if isinstance(item, str) else ()

@@ -282,7 +282,8 @@ class Mamba1(Dense):
 class Mamba2(Dense):
     """A Mamba-2 block (2405.21060): inner width heads x head_dim, B and C for each group, a scalar decay a head.
 
-    `gated_norm` is the norm over the inner width before the output.
+    `gated_norm` is the norm over the inner width before the output; `output_bias` the output projection's bias where
+    it differs from the input's (`bias`).
     """
 
     hidden: int
@@ -295,6 +296,7 @@ class Mamba2(Dense):
     bias: bool = False
     conv_bias: bool = True
     gated_norm: bool = True
+    output_bias: bool | None = None
 
     @property
     def inner(self) -> int:
@@ -316,7 +318,8 @@ class Mamba2(Dense):
         """Weights it stores: input, convolution, A, D and dt bias, norm, output."""
         inputs = self.projected_width * (self.hidden + self.bias)
         inner = self.conv_channels * (self.conv_width + self.conv_bias) + 3 * self.heads + self.gated_norm * self.inner
-        return inputs + inner + self.hidden * (self.inner + self.bias)
+        bias = self.bias if self.output_bias is None else self.output_bias
+        return inputs + inner + self.hidden * (self.inner + bias)
 
 
 @dataclass(frozen=True)
