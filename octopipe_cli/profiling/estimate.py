@@ -87,7 +87,7 @@ class _Cost:
         self.operations = lower(layer, setting, architecture.hidden)
         self.weights = memory.weights_of(layer, setting)
         gathered = _gathered(self.weights, setting)
-        self.steps = {name: _steps(self.operations, name) + gathered[name] for name in PASSES}
+        self.steps = {name: steps_of(self.operations, name) + gathered[name] for name in PASSES}
         self.times = {name: pass_time(steps, hardware, setting.dtype) for name, steps in self.steps.items()}
         self.step_seconds = step_seconds(self.weights, setting, hardware, architecture.hidden)
         self.step_seconds += _tied_seconds(layer, setting, hardware, architecture)
@@ -119,7 +119,8 @@ class _Cost:
         }
 
 
-def _steps(operations: list[Operation], name: str) -> list[Step]:
+def steps_of(operations: list[Operation], name: str) -> list[Step]:
+    """Return the steps of a layer's pass (`PASSES`), in the order they run."""
     steps: list[Step] = []
     for operation in operations if name == "forward" else reversed(operations):
         steps += getattr(operation, name)
