@@ -16,6 +16,7 @@ from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Orders, Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import BUDGETS, Budget
+from octopipe_cli.search.fusing import fuse_neighbours
 from octopipe_cli.search.least_memory import check_feasible, roomiest_assignments, serial_orders
 from octopipe_cli.search.partition_model import balanced_cuts
 from octopipe_cli.search.progress import Progress
@@ -202,6 +203,8 @@ class Planner:
         pipeline = build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
         timeline = simulate(pipeline, orders)
         assert timeline.fits, "the list scheduler left a rank's memory"
+        if self.request.backward == "split":
+            timeline = fuse_neighbours(timeline, self.value)
         return [Scheduled(assignment, timeline)]
 
     def _none_found(self) -> LimitError:
