@@ -20,7 +20,8 @@ Partition = Literal["equal", "balanced"]
 MOST_STAGES_PER_RANK: Final = 4
 #: How often a partition that misses a memory limit is cut anew, the limit lowered by what it missed.
 TRIES: Final = 4
-#: Above so many forwards a second try is the last.
+#: The same, where there are more than so many forwards.
+LARGE_TRIES: Final = 2
 MANY_FORWARDS: Final = 10_000
 
 
@@ -47,14 +48,14 @@ class Study:
     def cases(
         self, schedule: ClassicSchedule, partition: Partition, stages_per_rank: int, recomputed: Sequence[bool]
     ) -> Iterator[Case]:
-        """Yield what there is to choose from; recomputation after no recomputation only where nothing fitted before."""
+        """Yield what there is to choose from; recomputation after none only where none fitted or memory slows it."""
         ranks = schedule.ranks_of_stages(self.cluster.num_ranks, stages_per_rank)
         for again in recomputed:
-            fitted = False
+            settled = False
             for case in self._cut(schedule, partition, ranks, again):
-                fitted = fitted or case.timeline.fits
+                settled = settled or (case.timeline.fits and self._deep(schedule, case))
                 yield case
-            if fitted:
+            if settled:
                 return
 
     def _cut(
@@ -72,12 +73,17 @@ class Study:
             yield from self._under_limit(schedule, ranks, again, case)
 
     def _deep(self, schedule: ClassicSchedule, case: Case) -> bool:
-        """Return whether orders that adapt to memory hold as much as 1F1B on every rank: else memory slows them."""
+        """Return whether orders that adapt to memory hold enough to keep all ranks at work: else memory slows them.
+
+        Enough is what 1F1B holds with one stage a rank, and half of ZB-V's and one more in a V.
+        """
         if not schedule.split:
             return True
-        orders = case.timeline.orders
-        wanted = [min(len(orders) - rank, self.num_microbatches) for rank in range(len(orders))]
-        return all(_in_flight(actions) >= count for actions, count in zip(orders, wanted, strict=True))
+        orders, stages = case.timeline.orders, len(case.assignment.ranks)
+        most = self.num_microbatches * stages // len(orders)
+        in_v = stages > len(orders)
+        wanted = [len(orders) + 1 if in_v else len(orders) - rank for rank in range(len(orders))]
+        return all(_in_flight(actions) >= min(count, most) for actions, count in zip(orders, wanted, strict=True))
 
     def _under_limit(
         self, schedule: ClassicSchedule, ranks: tuple[int, ...], again: bool, case: Case
@@ -85,27 +91,30 @@ class Study:
         """Yield balanced partitions that should fit.
 
         Orders of a split backward adapt to what memory there is. Their partitions are made for what they hold where
-        it is plenty, then for less and less, until two have led to something that fits.
+        it is plenty, then for less and less, until two have led to something that fits; or one to anything, where
+        schedules are large.
         """
         if not schedule.split:
             yield from self._lowering(schedule, ranks, again, case, [_in_flight(a) for a in case.timeline.orders])
             return
-        fitted = 0
+        wanted = 1 if self._large(ranks) else 2
         for counts in _depths(self.cluster.num_ranks, len(ranks)):
             held = [min(n, self.num_microbatches * len(ranks) // self.cluster.num_ranks) for n in counts]
             found = list(self._lowering(schedule, ranks, again, case, held))
             yield from found
-            fitted += any(case.timeline.fits for case in found)
-            if fitted == 2:
+            wanted -= bool(found) if self._large(ranks) else any(case.timeline.fits for case in found)
+            if not wanted:
                 return
+
+    def _large(self, ranks: tuple[int, ...]) -> bool:
+        return len(ranks) * self.num_microbatches > MANY_FORWARDS
 
     def _lowering(
         self, schedule: ClassicSchedule, ranks: tuple[int, ...], again: bool, case: Case, counts: Sequence[int]
     ) -> Iterator[Case]:
         """Yield partitions for so many activations a rank; after a miss the limits are lowered by it."""
         limits = [member.memory_limit_bytes for member in self.cluster.members]
-        large = len(ranks) * self.num_microbatches > MANY_FORWARDS
-        for _ in range(2 if large else TRIES):
+        for _ in range(LARGE_TRIES if self._large(ranks) else TRIES):
             within = [self._within(ranks.count(r), counts[r], limits[r], again, schedule.split) for r in ranks]
             cuts = self._balancer(schedule.split, again).cuts(ranks, within)
             if cuts is None:
@@ -160,9 +169,10 @@ class Study:
         state, weight = sums["state"], sums["weight"]
 
         def fits(a: int, b: int) -> bool:
-            each = max(held[b] - held[a], weight[b] - weight[a] if split else 0)
+            each = held[b] - held[a]
+            growth = max(0, weight[b] - weight[a] - (0 if again else each)) if split else 0
             at_work = max(kind.workspace_bytes + (kind.activation_bytes if again else 0) for kind in kinds[a:b])
-            return (state[b] - state[a]) * stages + each * in_flight + at_work <= limit
+            return (state[b] - state[a]) * stages + each * in_flight + growth + at_work <= limit
 
         return fits
 

@@ -48,7 +48,7 @@ class ActivationLimit:
     Attributes
     ----------
     units
-        For each rank, the most it may hold. Less than one micro-batch needs on a rank counts as that need.
+        For each rank, the most it may hold. Less than one micro-batch needs there counts as that need.
     held, weight
         For each stage and micro-batch: units from F to the end of I or B, and from there to the end of W.
     """
@@ -125,13 +125,16 @@ class Greedy:
         self.stages_of: list[list[int]] = [[] for _ in range(times.num_ranks)]
         for stage, rank in enumerate(times.rank_of):
             self.stages_of[rank].append(stage)
-        # A stage is charged before F what it ever needs, so that I never has to wait for memory.
         split = [weight is not None for weight in times.weight]
+        self.need = limit.held
         self.after = [limit.weight[s] if split[s] else 0 for s in stages]
-        self.need = [max(limit.held[s], self.after[s]) for s in stages]
-        self.room = [
-            max(units, sum(self.need[s] for s in held)) for units, held in zip(limit.units, self.stages_of, strict=True)
+        # What I adds where W needs more than was held before: kept free for one I, so that some I can always run.
+        self.growth = [max(0, self.after[s] - self.need[s]) for s in stages]
+        self.spare = [max((self.growth[s] for s in held), default=0) for held in self.stages_of]
+        least = [
+            spare + sum(self.need[s] for s in held) for spare, held in zip(self.spare, self.stages_of, strict=True)
         ]
+        self.room = list(map(max, limit.units, least))
         self.next_forward = [0 for _ in stages]
         self.next_backward = [0 for _ in stages]
         self.pending: list[deque[int]] = [deque() for _ in stages]
@@ -219,7 +222,7 @@ class Greedy:
                         best = (key, stage, "I")
                 elif upcoming is None or arrivals[m] < upcoming:
                     upcoming = arrivals[m]
-        if best is not None and best[2] == "F" and not self._admits(rank, best[1]):
+        if best is not None and not self._admits(rank, best[1], best[2]):
             if self._start_weight(rank, now, None):
                 return
             best = self._other(rank, now)
@@ -237,9 +240,10 @@ class Greedy:
             stage, kind, m = script[0]
             arrivals = (self.forward_arrival if kind == "F" else self.backward_arrival)[stage]
             if m < len(arrivals) and arrivals[m] <= now:
-                if kind != "F" or self.need[stage] <= self.room[rank]:
+                wanted = self.need[stage] + self.spare[rank] if kind == "F" else self.growth[stage]
+                if wanted <= self.room[rank]:
                     script.popleft()
-                    self._start(rank, now, stage, "F" if kind == "F" else "I")
+                    self._start(rank, now, stage, kind)
                     return
             elif m < len(arrivals):
                 gap = arrivals[m] - now
@@ -258,15 +262,17 @@ class Greedy:
             m = self.next_forward[stage]
             ready = m < len(self.forward_arrival[stage]) and self.forward_arrival[stage][m] <= now
             open_ = m - self.next_backward[stage] < self.cap[stage]
-            if ready and open_ and self._admits(rank, stage):
+            if ready and open_ and self._admits(rank, stage, "F"):
                 found.append((m * self.period + self.forward_key[stage], stage, "F"))
         return min(found, default=None)
 
-    def _admits(self, rank: int, stage: int) -> bool:
-        """Return whether a forward leaves the room that the oldest unfinished micro-batch on its rank needs."""
+    def _admits(self, rank: int, stage: int, kind: ActionKind) -> bool:
+        """Return whether there is room; a forward leaves what the oldest micro-batch on its rank needs."""
+        if kind == "I":
+            return self.growth[stage] <= self.room[rank]
         held, need = self.stages_of[rank], self.need
         oldest = self.next_backward[held[0]]  # a micro-batch leaves a rank with the backward of its first stage there
-        left = self.room[rank] - need[stage]
+        left = self.room[rank] - need[stage] - self.spare[rank]
         if self.next_forward[stage] == oldest or len(held) == 1:
             return left >= 0
         if not self.reserve:

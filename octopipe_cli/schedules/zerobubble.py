@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Final, Literal
 
 from octopipe_cli.pipeline import Pipeline
@@ -34,7 +34,7 @@ SETTINGS: Final = (
 )
 #: What is tried where a pattern gives the order of forwards and backwards.
 SCRIPTED: Final = tuple(Setting(0, slack, look_ahead=True) for slack in (0, 2, 5, None))
-#: Above so many actions only the first few settings are tried.
+#: Above so many actions little is tried: the deepest pattern, then others and one greedy run where it does not fit.
 MANY_ACTIONS: Final = 20_000
 
 
@@ -64,13 +64,14 @@ def _limit(pipeline: Pipeline, count: int) -> ActivationLimit:
     units, binds = [], False
     for rank, (stages, limit) in enumerate(zip(pipeline.stages_of, pipeline.limit_bytes, strict=True)):
         sizes = [pipeline.stages[stage].bytes for stage in stages]
-        charges = [max(size.held, size.weight) for size in sizes]
-        wanted = count * sum(charges) // max(1, len(charges))
-        # Beside the activations: one action's workspace, and an input and a gradient that wait at each stage.
-        beside = max((size.transient + size.workspace for size in sizes), default=0)
-        beside += sum(size.input + size.output for size in sizes)
+        one = sum(size.held for size in sizes)
+        growth = max((max(0, size.weight - size.held) for size in sizes), default=0)
+        wanted = count * one // max(1, len(sizes)) + growth
+        # Beside them: what one action needs while it runs, and an input and a gradient waiting at each stage.
+        at_work = [size.transient + size.workspace + (size.held if size.transient else 0) for size in sizes]
+        beside = max(at_work, default=0) + sum(size.input + size.output for size in sizes)
         room = wanted if limit is None else limit - pipeline.state_bytes(rank) - beside
-        if room < sum(charges):
+        if room < one + growth:
             return by_count
         binds = binds or room < wanted
         units.append(min(room, wanted))
@@ -82,16 +83,19 @@ def zero_bubble(pipeline: Pipeline, limit: ActivationLimit, objective: Goal = "s
 
     Patterns whose W fill the gaps that these costs leave, and greedy runs in several settings, are simulated.
     Those within the ranks' memory come first, then the least step time (or span), then the other of the two, then
-    the order of trying.
+    the order of trying. Above MANY_ACTIONS the first that fits is taken.
     """
-    best: tuple[bool, int, int] | None = None
-    chosen: Orders = ()
-    for orders in _candidates(pipeline, limit):
-        timeline = simulate(pipeline, orders)
-        value = _value(timeline, objective)
-        if best is None or value < best:
-            best, chosen = value, orders
-    return chosen
+    candidates = _candidates(pipeline, limit)
+    if _many(pipeline):
+        first = next(candidates)
+        if limit.held != tuple(cost.bytes.held for cost in pipeline.stages):  # memory does not bind, or nothing fits
+            return first
+        return next((orders for orders in chain([first], candidates) if simulate(pipeline, orders).fits), first)
+    return min(candidates, key=lambda orders: _value(simulate(pipeline, orders), objective))
+
+
+def _many(pipeline: Pipeline) -> bool:
+    return 3 * pipeline.num_stages * pipeline.num_microbatches > MANY_ACTIONS
 
 
 def _value(timeline: Timeline, objective: Goal) -> tuple[bool, int, int]:
@@ -101,14 +105,14 @@ def _value(timeline: Timeline, objective: Goal) -> tuple[bool, int, int]:
 
 def _candidates(pipeline: Pipeline, limit: ActivationLimit) -> Iterator[Orders]:
     times, count = stage_times(pipeline), pipeline.num_microbatches
-    few = 3 * pipeline.num_stages * count <= MANY_ACTIONS
+    one = 1 if _many(pipeline) else None
     for script in _scripts(pipeline, limit):
-        for setting in SCRIPTED if few else SCRIPTED[:1]:
+        for setting in SCRIPTED[:one]:
             run = Greedy(times, count, limit, setting, script)
             orders = run.run()
             if run.finished:  # else the pattern holds more than the limit
                 yield orders
-    for setting in SETTINGS if few else SETTINGS[:1]:
+    for setting in SETTINGS[:one]:
         yield greedy_orders(times, count, limit, setting)[0]
 
 
@@ -117,12 +121,13 @@ def _scripts(pipeline: Pipeline, limit: ActivationLimit) -> Iterable[Sequence[Se
     ranks, count = pipeline.num_ranks, pipeline.num_microbatches
     upward = tuple(range(ranks))
     if pipeline.rank_of == upward:
-        charges = map(max, zip(limit.held, limit.weight, strict=True))
-        room = [
-            max(1, units // charge) if charge else count for units, charge in zip(limit.units, charges, strict=True)
-        ]
+        growth = [max(0, weight - held) for held, weight in zip(limit.held, limit.weight, strict=True)]
+        each = zip(limit.units, growth, limit.held, strict=True)
+        room = [max(1, (units - more) // held) if held else count for units, more, held in each]
         seen = []
-        for halves in (2, 3, 4):  # by how much the warm-up grows from rank to rank, in half forwards
+        # By how much the warm-up grows from rank to rank, in half forwards: 2 is ZB-H1, 4 is ZB-H2.
+        deepest_first = (4, 2) if room[0] > ranks else (2,)
+        for halves in deepest_first if _many(pipeline) else (2, 3, 4):
             wanted = [min(count, 1 + (ranks - 1 - r) * halves // 2) for r in upward]
             # No rank can warm up longer than the one before it.
             warm_ups = list(accumulate(map(min, wanted, room), min))

@@ -116,9 +116,12 @@ def test_greedy_keeps_any_limit(
     pipeline = random_pipeline(rng, tuple(ranks), num_microbatches)
     held = tuple(rng.randint(0, 5) for _ in ranks)
     weight = tuple(rng.randint(0, 7) for _ in ranks)
-    least = [0] * num_ranks
+    least, growth = [0] * num_ranks, [0] * num_ranks
     for stage, rank in enumerate(ranks):
-        least[rank] += max(held[stage], weight[stage] if pipeline.may_split(stage) else 0)
+        least[rank] += held[stage]
+        if pipeline.may_split(stage):
+            growth[rank] = max(growth[rank], weight[stage] - held[stage])
+    least = [one + more for one, more in zip(least, growth, strict=True)]
     units = tuple(rng.choice((0, need, need + rng.randint(0, 20))) for need in least)
     limit = ActivationLimit(units, held, weight)
     orders, _ = greedy_orders(stage_times(pipeline), num_microbatches, limit, Setting(bias, slack, look_ahead, cap))
