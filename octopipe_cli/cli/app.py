@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from octopipe_cli.cli.compare import compare
+from octopipe_cli.cli.estimate import estimate
 from octopipe_cli.cli.help import CONTEXT, Command, Group
 from octopipe_cli.cli.plan import plan
 from octopipe_cli.cli.profile import import_simpipe, show_profile
@@ -40,6 +41,7 @@ def command() -> Any:
         app.command(name, **options)(function)
     profile = _group("Make and look at model profiles.\n\nExample: octopipe profile show model.json")
     profile.command("show", **options)(show_profile)
+    profile.command("estimate", **options)(estimate)
     importing = _group("Make a profile from another tool's file.\n\nExample: octopipe profile import simpipe --help")
     importing.command("simpipe", **options)(import_simpipe)
     profile.add_typer(importing, name="import")

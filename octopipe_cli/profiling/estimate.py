@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from octopipe_cli import __version__
 from octopipe_cli.errors import InputError
-from octopipe_cli.formats import VERSION, Document
+from octopipe_cli.formats import VERSION, Document, show
 from octopipe_cli.profile import SCHEMA, compress, profile_from_document
 from octopipe_cli.profiling import memory
-from octopipe_cli.profiling.architecture import Architecture, Layer
-from octopipe_cli.profiling.blocks import Block, Parallel, Shared
+from octopipe_cli.profiling.architecture import Architecture, Layer, walk
+from octopipe_cli.profiling.blocks import Block, Embedding, Moe, Parallel, Shared
 from octopipe_cli.profiling.hardware import Hardware
 from octopipe_cli.profiling.lowering import lower
 from octopipe_cli.profiling.operations import Exchange, Operation, Step, flops_of
@@ -42,6 +43,8 @@ def estimate(architecture: Architecture, hardware: Hardware, setting: Setting, p
         raise InputError(
             f"{hardware.name} has no peak rate for {setting.dtype}", expected=" or ".join(hardware.peak_tflops)
         )
+    check_cut(architecture, setting)
+    setting = replace(setting, rotary=setting.rotary and not _learned_positions(architecture))
     costs = {name: _Cost(layer, hardware, setting, architecture) for name, layer in architecture.kinds.items()}
     tied = [list(group) for group in architecture.tied]
     document: Document = {
@@ -64,6 +67,27 @@ def estimate(architecture: Architecture, hardware: Hardware, setting: Setting, p
     }
     profile_from_document(document, architecture.name)
     return document
+
+
+def check_cut(architecture: Architecture, setting: Setting) -> None:
+    """Raise InputError where heads or experts cannot be shared evenly by the devices."""
+    for kind, layer in architecture.kinds.items():
+        for block in walk(layer.blocks):
+            parts = [("heads", getattr(block, "heads", 0), setting.tensor_parallel, "tensor")]
+            if isinstance(block, Moe):
+                parts.append(("experts", block.experts, setting.expert_parallel, "expert"))
+            for what, count, degree, name in parts:
+                if count % degree:
+                    raise InputError(
+                        f"the {what} of layer kind {show(kind)} cannot be cut evenly",
+                        found=f"{count} {what}, {name} parallel {degree}",
+                        expected=f"a {name}-parallel degree that divides {count}",
+                    )
+
+
+def _learned_positions(architecture: Architecture) -> bool:
+    blocks = (block for layer in architecture.kinds.values() for block in walk(layer.blocks))
+    return any(isinstance(block, Embedding) and block.positions for block in blocks)
 
 
 def setting_provenance(hardware: Hardware, setting: Setting) -> Document:
