@@ -27,11 +27,14 @@ UNLIMITED: Final = 1 << 61
 
 FORWARD, BACKWARD, WEIGHT, WHOLE, NOTHING = 0, 1, 2, 3, -1
 
+#: So far back a rank's memory is remembered exactly, in steps of its highest levels; beyond, less is allowed.
+PAST: Final = 8
+
 
 # Rows of the arrays below.
 AHEAD, BACK = 0, 1
 HELD, KEPT, EARLY, WORK_F, WORK_B, INPUT, OUTPUT = range(7)
-ROOM, SLOT = 0, 1
+ROOM, SLOT, ARRIVAL, NEXT = range(4)
 
 
 class StageCosts(NamedTuple):
@@ -65,12 +68,15 @@ class Scratch(NamedTuple):
 
     arrival: Ints  # (2, stages, micro-batches): when the input of F, of the backward is there
     stage: Ints  # (4, stages): F's, backwards, W's started; place in `ready`
+    barred: Ints  # (2, stages): by place, when F, when the backward was last found to have no room at a neighbour
     ready: Ints  # (5, stages): by rank, its stages together: the stage, when its next F and backward can start, and
     #              their priorities
     rank: Ints  # (9, ranks + 1): named in `schedule`
-    change: Ints  # (4, stages): what F, what a backward adds to its rank's bytes, for good and at the most (but KEPT)
-    book: Ints  # (4, ranks): bytes held now; at the most while the current action runs; the oldest micro-batch that
-    #             has not entered all stages; what it still has to hold there
+    change: Ints  # (6, stages): what F, what a backward adds to its rank's bytes, for good and at the most (but KEPT);
+    #             what else the oldest micro-batch must leave after it for its next tensor
+    book: Ints  # (4, ranks): bytes held now; the oldest micro-batch that has not entered all stages; what it still
+    #             has to hold there; entries of `past`
+    past: Ints  # (2, ranks, PAST): the most bytes held from then to the end of the last action, and then; see `_hold`
     tree: Ints  # (2 x a power of two,): winner tree over the ranks, who can act first; at 0, the actions started
     first: Ints  # (ranks + 1,): where a rank's stages begin in `ready`
 
@@ -83,35 +89,79 @@ def new_scratch(num_stages: int, num_ranks: int, num_microbatches: int) -> Scrat
     return Scratch(
         np.zeros((2, num_stages, num_microbatches), np.int64),
         np.zeros((4, num_stages), np.int64),
+        np.zeros((2, num_stages), np.int64),
         np.zeros((5, num_stages), np.int64),
         np.zeros((9, num_ranks + 1), np.int64),
-        np.zeros((4, num_stages), np.int64),
+        np.zeros((6, num_stages), np.int64),
         np.zeros((4, num_ranks), np.int64),
+        np.zeros((2, num_ranks, PAST), np.int64),
         np.zeros(2 * leaves, np.int64),
         np.zeros(num_ranks + 1, np.int64),
     )
 
 
 # Rows of `Scratch.book` and of `Scratch.change`.
-NOW, RUNNING, OLDEST, REST = range(4)
-NET_F, PEAK_F, NET_B, PEAK_B = range(4)
+NOW, OLDEST, REST, ENTRIES = range(4)
+MOST, SINCE = 0, 1
+NET_F, PEAK_F, NET_B, PEAK_B, LEAVE_F, LEAVE_B = range(6)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _neighbour_admits(e, out, begin, until_arrival, newer, m, memory, book, free):  # type: ignore[no-untyped-def]
-    """Return when an action may start whose result of `out` bytes goes to rank e, not before `begin`; -1 if not yet.
+def _neighbour_admits(e, out, arrives, newer, m, memory, book, past, last_end):  # type: ignore[no-untyped-def]
+    """Return whether a result of `out` bytes may arrive at rank e then.
 
-    `until_arrival` is the time from its start to the arrival; `newer` is 0 for the oldest micro-batch of all, which
-    may use the reserve. What the neighbour gives back at the end of its running action counts from then on.
+    `newer` is 0 for the oldest micro-batch of all, which may use the reserve, 1 for the next one. Nothing but its
+    order holds an action back, so one that may not start now is passed by: the rank's next one may make it late enough.
     """
-    spare = memory[ROOM, e] - book[NOW, e] - out - newer * memory[SLOT, e]
+    reserved = memory[ARRIVAL, e] if newer > 0 else 0
+    spare = memory[ROOM, e] - book[NOW, e] - out
+    if newer > 0:
+        spare -= memory[SLOT, e]
+    if newer > 1:
+        spare -= memory[NEXT, e]
+        reserved += memory[NEXT, e]
     if m > book[OLDEST, e]:
         spare -= book[REST, e]
     if spare < 0:
-        return np.int64(-1)
-    if book[RUNNING, e] + out > memory[ROOM, e]:
-        return max(begin, free[e] - until_arrival)
-    return begin
+        return False
+    if arrives >= last_end[e]:
+        return True
+    i = book[ENTRIES, e] - 1
+    while i > 0 and past[SINCE, e, i] > arrives:
+        i -= 1
+    return past[MOST, e, i] + out + reserved <= memory[ROOM, e]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _hold(e, since, peak, after, book, past):  # type: ignore[no-untyped-def]
+    """Book the next action on rank e: the bytes at the most while it runs, and after it.
+
+    `since` is the end of the action before it. The entries of `past` fall with time: each says how much was held at
+    the most from its time on.
+    """
+    most = max(peak, after, book[NOW, e])
+    book[NOW, e] = after
+    i = book[ENTRIES, e]
+    while i > 0 and past[MOST, e, i - 1] <= most:
+        i -= 1
+        since = past[SINCE, e, i]
+    if i == PAST:  # forget the second: the first is higher and holds for its time too
+        for j in range(1, PAST - 1):
+            past[MOST, e, j] = past[MOST, e, j + 1]
+            past[SINCE, e, j] = past[SINCE, e, j + 1]
+        i -= 1
+    past[MOST, e, i] = most
+    past[SINCE, e, i] = since
+    book[ENTRIES, e] = i + 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _arrive(e, out, arrives, book, past, last_end):  # type: ignore[no-untyped-def]
+    """Book a tensor that comes to rank e."""
+    book[NOW, e] += out
+    if arrives < last_end[e]:
+        for i in range(book[ENTRIES, e]):
+            past[MOST, e, i] += out
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -123,8 +173,9 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
     step
         Time after the last action, by rank.
     memory
-        Shape (2, ranks), bytes: ROOM for micro-batches (limit less state) and SLOT, the reserve in it for the oldest
-        of them; or None where no rank is limited (compiled apart, so that it costs nothing there).
+        Shape (3, ranks), bytes: ROOM for micro-batches (limit less state), SLOT, the reserve in it for the oldest of
+        them, and ARRIVAL, the part of it that is for a tensor on its way; see `reserve`. Or None where no rank is
+        limited (compiled apart, so that it costs nothing there).
     modes
         (blocking, by span): whether senders wait for their transfers, whether the longest span is wanted instead of
         the step time.
@@ -142,8 +193,8 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
     blocking, by_span = modes
     arrival, tree, first = scratch.arrival, scratch.tree, scratch.first
     started_f, started_b, started_w = scratch.stage[0], scratch.stage[1], scratch.stage[2]
-    place = scratch.stage[3]
-    change = scratch.change
+    place, barred = scratch.stage[3], scratch.barred
+    change, past = scratch.change, scratch.past
     member, ready_f, ready_b = scratch.ready[0], scratch.ready[1], scratch.ready[2]
     urge_f, urge_b = scratch.ready[3], scratch.ready[4]
     free, when, what, which = scratch.rank[0], scratch.rank[1], scratch.rank[2], scratch.rank[3]
@@ -168,7 +219,7 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
         free[d] = 0
         todo[d] = step[d]
         book[NOW, d] = 0
-        book[RUNNING, d] = 0
+        book[ENTRIES, d] = 0
         book[OLDEST, d] = 0
         book[REST, d] = 0
         waits[d] = 0
@@ -193,6 +244,8 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
         started_f[s] = 0
         started_b[s] = 0
         started_w[s] = 0
+        barred[0, q] = 0
+        barred[1, q] = 0
         ready_f[q] = NEVER
         ready_b[q] = NEVER
         urge_f[q] = length
@@ -227,16 +280,20 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
             book[REST, d] += sizes[HELD, s]
             change[NET_F, s] = sizes[HELD, s]
             change[NET_B, s] = -sizes[HELD, s]
+            change[LEAVE_F, s] = memory[ARRIVAL, d]
+            change[LEAVE_B, s] = memory[ARRIVAL, d]
             if s > 0:
                 change[NET_F, s] -= sizes[INPUT, s]
                 if rank_of[s - 1] == d:
                     change[NET_B, s] += sizes[INPUT, s]
+                    change[LEAVE_B, s] -= sizes[INPUT, s]
             change[PEAK_F, s] = change[NET_F, s] + sizes[WORK_F, s]
             change[PEAK_B, s] = sizes[WORK_B, s]
             if s < n - 1:
                 change[NET_B, s] -= sizes[OUTPUT, s]
                 if rank_of[s + 1] == d:
                     change[NET_F, s] += sizes[OUTPUT, s]
+                    change[LEAVE_F, s] -= sizes[OUTPUT, s]
     for i in range(leaves):
         tree[leaves + i] = min(i, num_ranks)
     for d in range(num_ranks):
@@ -245,6 +302,7 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
         tree[i] = tree[2 * i]
     num_dirty = num_ranks
     waiting = 0
+    look = 0
     count = 0
     while count < total:
         for i in range(num_dirty):
@@ -252,8 +310,7 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
             now = free[e]
             short = False
             waits_for = 0
-            barred = np.int64(-1)  # a stage whose neighbour has no room; a second one ends the search
-            barred_kind = NOTHING
+            look += 1
             again = True
             while again:
                 again = False
@@ -267,7 +324,7 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                         admitted = True
                         if memory is not None:
                             s = member[q]
-                            if s == barred and barred_kind == BACKWARD:
+                            if barred[1, q] == look:
                                 admitted = False
                             else:
                                 peak = change[PEAK_B, s]
@@ -276,12 +333,12 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                                     peak += sizes[EARLY, s]
                                     net += sizes[KEPT, s]
                                 spare = memory[ROOM, e] - book[NOW, e]
-                                if peak > spare:
+                                if started_b[s] == started_b[0]:
+                                    admitted = max(peak, net, net + change[LEAVE_B, s]) <= spare
+                                elif peak + memory[ARRIVAL, e] + memory[NEXT, e] > spare:
                                     admitted = False
                                 elif net > 0:
-                                    if started_b[s] > started_b[0]:
-                                        spare -= memory[SLOT, e]
-                                    admitted = net <= spare
+                                    admitted = net + memory[SLOT, e] + memory[NEXT, e] <= spare
                                 if not admitted:
                                     short = True
                         if admitted:
@@ -294,16 +351,18 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                         admitted = True
                         if memory is not None:
                             s = member[q]
-                            if s == barred and barred_kind == FORWARD:
+                            if barred[0, q] == look:
                                 admitted = False
                             else:
                                 m = started_f[s]
                                 spare = memory[ROOM, e] - book[NOW, e]
-                                if change[PEAK_F, s] > spare:
+                                if m == started_b[0]:
+                                    most = max(change[PEAK_F, s], change[NET_F, s])
+                                    admitted = max(most, change[NET_F, s] + change[LEAVE_F, s]) <= spare
+                                elif change[PEAK_F, s] + memory[ARRIVAL, e] + memory[NEXT, e] > spare:
                                     admitted = False
                                 else:
-                                    if m > started_b[0]:
-                                        spare -= memory[SLOT, e]
+                                    spare -= memory[SLOT, e] + memory[NEXT, e]
                                     if m > book[OLDEST, e]:
                                         spare -= book[REST, e]
                                     admitted = change[NET_F, s] <= spare
@@ -315,32 +374,27 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                             kind = FORWARD
                             chosen = member[q]
                 if memory is not None and chosen >= 0:
-                    t = begin
-                    if kind == FORWARD and chosen < n - 1 and rank_of[chosen + 1] != e and sizes[OUTPUT, chosen] > 0:
+                    out = np.int64(0)
+                    if kind == FORWARD and chosen < n - 1:
+                        out = sizes[OUTPUT, chosen]
+                        to = rank_of[chosen + 1]
                         m = started_f[chosen]
                         lag = times[FORWARD, chosen, m & vary] + lags[AHEAD, chosen]
-                        newer = 1 if m > started_b[0] else 0
-                        to = rank_of[chosen + 1]
-                        t = _neighbour_admits(to, sizes[OUTPUT, chosen], t, lag, newer, m, memory, book, free)
-                    elif kind == BACKWARD and chosen > 0 and rank_of[chosen - 1] != e and sizes[INPUT, chosen] > 0:
-                        m = started_b[chosen]
-                        lag = (
-                            times[WHOLE if fused[chosen, m & pick] else BACKWARD, chosen, m & vary] + lags[BACK, chosen]
-                        )
-                        newer = 1 if m > started_b[0] else 0
+                    elif kind == BACKWARD and chosen > 0:
+                        out = sizes[INPUT, chosen]
                         to = rank_of[chosen - 1]
-                        t = _neighbour_admits(to, sizes[INPUT, chosen], t, lag, newer, m, memory, book, free)
-                    if t >= 0:
-                        begin = t
-                    else:
-                        waits_for = 1
-                        if barred < 0:
+                        m = started_b[chosen]
+                        whole = fused[chosen, m & pick]
+                        lag = times[WHOLE if whole else BACKWARD, chosen, m & vary] + lags[BACK, chosen]
+                    if out > 0 and to != e:
+                        newer = m - started_b[0]
+                        if not _neighbour_admits(to, out, begin + lag, newer, m, memory, book, past, last_end):
+                            waits_for = 2
                             again = True
-                        barred = chosen
-                        barred_kind = kind
-                        begin = NEVER
-                        kind = NOTHING
-                        chosen = np.int64(-1)
+                            barred[0 if kind == FORWARD else 1, place[chosen]] = look
+                            begin = NEVER
+                            kind = NOTHING
+                            chosen = np.int64(-1)
             if begin > now:
                 longest = begin - now + slack
                 most = np.int64(-1)
@@ -366,7 +420,9 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
             what[e] = kind
             which[e] = chosen
             if memory is not None:
-                waiting += waits_for - waits[e]
+                if short:
+                    waits_for = max(waits_for, 1)
+                waiting += (waits_for >> 1) - (waits[e] >> 1)
                 waits[e] = waits_for
             i_node = (leaves + e) >> 1
             while i_node > 0:
@@ -384,19 +440,21 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
         dirty[0] = d
         num_dirty = 1
         if memory is not None and kind != WEIGHT:  # the neighbour may have filled up since this was decided
-            t = now
-            if kind == FORWARD and s < n - 1 and rank_of[s + 1] != d and sizes[OUTPUT, s] > 0:
+            out = np.int64(0)
+            if kind == FORWARD and s < n - 1:
+                out = sizes[OUTPUT, s]
+                to = rank_of[s + 1]
                 m = started_f[s]
                 lag = times[FORWARD, s, m & vary] + lags[AHEAD, s]
-                newer = 1 if m > started_b[0] else 0
-                t = _neighbour_admits(rank_of[s + 1], sizes[OUTPUT, s], now, lag, newer, m, memory, book, free)
-            elif kind == BACKWARD and s > 0 and rank_of[s - 1] != d and sizes[INPUT, s] > 0:
+            elif kind == BACKWARD and s > 0:
+                out = sizes[INPUT, s]
+                to = rank_of[s - 1]
                 m = started_b[s]
                 lag = times[WHOLE if fused[s, m & pick] else BACKWARD, s, m & vary] + lags[BACK, s]
-                newer = 1 if m > started_b[0] else 0
-                t = _neighbour_admits(rank_of[s - 1], sizes[INPUT, s], now, lag, newer, m, memory, book, free)
-            if t != now:
-                continue
+            if out > 0 and to != d:
+                newer = m - started_b[0]
+                if not _neighbour_admits(to, out, now + lag, newer, m, memory, book, past, last_end):
+                    continue
         if origin[d] < 0:
             origin[d] = now
         if now - origin[d] + todo[d] > cutoff:
@@ -473,15 +531,12 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
         if memory is not None:
             before = book[NOW, d]
             if kind == WEIGHT:
-                book[RUNNING, d] = before
-                book[NOW, d] = before - sizes[KEPT, s]
+                _hold(d, last_end[d], before, before - sizes[KEPT, s], book, past)
             elif kind == FORWARD:
-                book[RUNNING, d] = before + change[PEAK_F, s]
-                book[NOW, d] = before + change[NET_F, s]
+                _hold(d, last_end[d], before + change[PEAK_F, s], before + change[NET_F, s], book, past)
                 if s < n - 1 and rank_of[s + 1] != d:
                     e = rank_of[s + 1]
-                    book[NOW, e] += sizes[OUTPUT, s]
-                    book[RUNNING, e] += sizes[OUTPUT, s]
+                    _arrive(e, sizes[OUTPUT, s], end + lag, book, past, last_end)
                     dirty[1] = e
                     num_dirty = 2
                 if m == book[OLDEST, d]:  # what the oldest micro-batch here still has to enter
@@ -495,20 +550,18 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                     book[OLDEST, d] = oldest
                     book[REST, d] = rest
             else:
-                book[RUNNING, d] = before + change[PEAK_B, s]
-                book[NOW, d] = before + change[NET_B, s]
-                if fused[s, m & pick] == 0:
-                    book[RUNNING, d] += sizes[EARLY, s]
-                    book[NOW, d] += sizes[KEPT, s]
+                split = 1 - fused[s, m & pick]
+                most = before + change[PEAK_B, s] + split * sizes[EARLY, s]
+                _hold(d, last_end[d], most, before + change[NET_B, s] + split * sizes[KEPT, s], book, past)
                 if s > 0 and rank_of[s - 1] != d:
                     e = rank_of[s - 1]
-                    book[NOW, e] += sizes[INPUT, s]
-                    book[RUNNING, e] += sizes[INPUT, s]
+                    _arrive(e, sizes[INPUT, s], end + lag, book, past, last_end)
                     dirty[1] = e
                     num_dirty = 2
-            if waiting > 0:
+            eased = kind == BACKWARD and s == 0  # another micro-batch is the oldest now: it may use the reserve
+            if waiting > 0 or eased:
                 for e in range(num_ranks):
-                    if waits[e] and e != d and (num_dirty == 1 or e != dirty[1]):
+                    if (waits[e] > 1 or (eased and waits[e])) and e != d and (num_dirty == 1 or e != dirty[1]):
                         dirty[num_dirty] = e
                         num_dirty += 1
         last_end[d] = end
@@ -555,19 +608,27 @@ def stage_costs(pipeline: Pipeline, fused: tuple[bool, ...] | None = None) -> tu
     step = np.array(pipeline.step_ns, np.int64)
     if all(limit is None for limit in pipeline.limit_bytes):
         return costs, step, None
-    memory = np.zeros((2, pipeline.num_ranks), np.int64)
+    memory = np.zeros((4, pipeline.num_ranks), np.int64)
     for rank, limit in enumerate(pipeline.limit_bytes):
         memory[ROOM, rank] = UNLIMITED if limit is None else limit - pipeline.state_bytes(rank)
-        memory[SLOT, rank] = max((reserve(costs.sizes, whole[s], s) for s in pipeline.stages_of[rank]), default=0)
+    for s, rank in enumerate(pipeline.rank_of):
+        reserve(costs.sizes, whole[s], s, rank, memory)
+    memory[SLOT] += memory[ARRIVAL]
     return costs, step, memory
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def reserve(sizes, fused, s):  # type: ignore[no-untyped-def]
-    """Return the bytes besides HELD that stage s needs at the most to run one micro-batch."""
-    running = max(sizes[WORK_F, s], sizes[WORK_B, s] + (0 if fused else sizes[EARLY, s]))
-    later = 0 if fused else max(0, sizes[KEPT, s] - sizes[HELD, s])
-    return running + sizes[OUTPUT, s] + later + max(0, sizes[INPUT, s] - sizes[HELD, s])
+def reserve(sizes, fused, s, d, memory):  # type: ignore[no-untyped-def]
+    """Raise what rank d reserves, besides HELD, to what stage s needs so that one micro-batch can always go on.
+
+    ARRIVAL: a tensor may come while anything runs there. SLOT, to which ARRIVAL is to be added once all stages are
+    through: besides it, what runs, or what is left after I until W.
+    """
+    split = 1 - fused
+    running = max(sizes[WORK_F, s], sizes[WORK_B, s] + split * sizes[EARLY, s])
+    memory[SLOT, d] = max(memory[SLOT, d], running, split * (sizes[KEPT, s] - sizes[HELD, s]))
+    memory[ARRIVAL, d] = max(memory[ARRIVAL, d], sizes[OUTPUT, s], sizes[INPUT, s] - sizes[HELD, s])
+    memory[NEXT, d] = max(memory[NEXT, d], sizes[OUTPUT, s], sizes[INPUT, s])
 
 
 def list_schedule(

@@ -39,7 +39,7 @@ from octopipe_cli.profile import Profile
 
 ACTIVATION, WEIGHT_ACTIVATION, STATE, BOUNDARY, WHOLE_ONLY = range(5)  # rows of `Tables.sums`
 LARGEST, WORKSPACE, OUT, SIZE_CLASS = range(4)  # rows of `Tables.layers`
-NEEDED = 4  # row of the scheduler's memory after ROOM, SLOT, ARRIVAL, NEXT: what one micro-batch holds in all stages of the rank
+NEEDED = 4  # row of the memory after ROOM, SLOT, ARRIVAL, NEXT: what one micro-batch holds in all stages of the rank
 STEP = 4  # row of `Tables.times` after FORWARD, BACKWARD, WEIGHT, WHOLE
 
 
@@ -173,7 +173,8 @@ def price(tables, cuts, ranks, recompute, fuse, n, overhead, costs, step, memory
     overhead
         ns an action.
     costs, step, memory
-        Written: `StageCosts`, time after the last action by rank, and ROOM, SLOT, ARRIVAL, NEXT, NEEDED by rank (None: not limited).
+        Written: `StageCosts`, time after the last action by rank, and ROOM, SLOT, ARRIVAL, NEXT, NEEDED by rank
+        (None: not limited).
     """
     times, sums, layers, sizes = tables.times, tables.sums, tables.layers, costs.sizes
     num_ranks = step.shape[0]
