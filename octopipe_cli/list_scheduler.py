@@ -173,9 +173,9 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
     step
         Time after the last action, by rank.
     memory
-        Shape (3, ranks), bytes: ROOM for micro-batches (limit less state), SLOT, the reserve in it for the oldest of
-        them, and ARRIVAL, the part of it that is for a tensor on its way; see `reserve`. Or None where no rank is
-        limited (compiled apart, so that it costs nothing there).
+        Shape (4, ranks), bytes: ROOM for micro-batches (limit less state); SLOT, the reserve in it for the oldest of
+        them; ARRIVAL, the part of that for a tensor on its way; NEXT, a reserve for a tensor of the next oldest. See
+        `reserve`. None where no rank is limited (compiled apart, so that it costs nothing there).
     modes
         (blocking, by span): whether senders wait for their transfers, whether the longest span is wanted instead of
         the step time.
@@ -612,7 +612,7 @@ def stage_costs(pipeline: Pipeline, fused: tuple[bool, ...] | None = None) -> tu
     for rank, limit in enumerate(pipeline.limit_bytes):
         memory[ROOM, rank] = UNLIMITED if limit is None else limit - pipeline.state_bytes(rank)
     for s, rank in enumerate(pipeline.rank_of):
-        reserve(costs.sizes, whole[s], s, rank, memory)
+        reserve(costs.sizes, int(whole[s]), s, rank, memory)
     memory[SLOT] += memory[ARRIVAL]
     return costs, step, memory
 
@@ -622,7 +622,9 @@ def reserve(sizes, fused, s, d, memory):  # type: ignore[no-untyped-def]
     """Raise what rank d reserves, besides HELD, to what stage s needs so that one micro-batch can always go on.
 
     ARRIVAL: a tensor may come while anything runs there. SLOT, to which ARRIVAL is to be added once all stages are
-    through: besides it, what runs, or what is left after I until W.
+    through: besides it, what runs, or what is left after I until W. NEXT: a tensor of the next oldest micro-batch may
+    come meanwhile. No dead end is known where all of it fits beside HELD and what passes between stages is no larger
+    than what they hold; with much larger tensors one in some thousand random cases is.
     """
     split = 1 - fused
     running = max(sizes[WORK_F, s], sizes[WORK_B, s] + split * sizes[EARLY, s])
