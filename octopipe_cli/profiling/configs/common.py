@@ -88,10 +88,15 @@ def num_layers(fields: Fields) -> int:
 
 
 def is_tied(fields: Fields, default: bool) -> bool:
-    """Return whether embedding and head share weights: the text config's key, the outer one's, the class default."""
+    """Return whether embedding and head share weights: the text config's key, the outer one's, the class default.
+
+    Releases of transformers differ about Mistral 3's default, so there the key is needed.
+    """
     for place in (fields, fields.outer):
         if place is not None and place.has("tie_word_embeddings"):
             return place.flag("tie_word_embeddings")
+    if fields.outer is not None and fields.outer.values.get("model_type") == "mistral3":
+        fields.missing(["tie_word_embeddings"])
     return default
 
 

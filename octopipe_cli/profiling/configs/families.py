@@ -50,7 +50,7 @@ SAME_AS: Final[Mapping[str, str]] = {
     "nemotron_nas": "nemotron-nas",
     "deci": "nemotron-nas",
     "mimo_v2": "mimo_v2_flash",
-    "bailing_moe_linear": "bailing_hybrid",
+    **dict.fromkeys(("glm4v_moe", "glm4v_moe_text"), "glm4_moe"),
 }
 
 #: Families by the class in ``architectures``, for configs without a ``model_type``.

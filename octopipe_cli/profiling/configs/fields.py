@@ -53,10 +53,11 @@ class Fields:
 
     def missing(self, keys: Sequence[str]) -> NoReturn:
         """Raise the error that none of the keys is there."""
-        near = [name for key in keys for name in difflib.get_close_matches(key, self.values, 1, 0.8)]
+        others = [name for name in self.values if name not in keys]
+        near = [name for key in keys for name in difflib.get_close_matches(key, others, 1, 0.85)]
         aliases = f" (or {', '.join(show(key) for key in keys[1:])})" if len(keys) > 1 else ""
         raise InputError(
-            f"a {self.family} config needs the key {show(keys[0])}{aliases}, which is missing",
+            f"a {self.family} config needs the key {show(keys[0])}{aliases}, which is missing or null",
             file=self.file,
             path=path_of(self.place),
             remedy=f"is {show(near[0])} meant?" if near else "add it as the model's own code reads it",

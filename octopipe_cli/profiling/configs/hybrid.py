@@ -273,7 +273,7 @@ def _zamba2(fields: Fields) -> Model:
     )
     ffn = Mlp(hidden, width, bias=bias)
     if fields.has("layers_block_type", "layer_types"):
-        hybrid = [kind == "hybrid" for kind in _kinds(fields, ("mamba", "hybrid"), count)]
+        hybrid = [kind == "hybrid" for kind in _kinds(fields, ("mamba", "hybrid", "linear_attention"), count)]
     else:
         indices = fields.wholes("hybrid_layer_ids")
         hybrid = [layer in indices for layer in range(count)]

@@ -40,7 +40,7 @@ def _blocks(model: Model) -> list[Block]:
 def _mimo_v2(fields: Fields) -> Model:
     """Return MiMo V2: sliding layers with heads of their own and sinks, experts by ``moe_layer_freq``, MTP depths.
 
-    An MTP depth has sliding attention and a dense MLP (vLLM's mimo_v2_mtp).
+    Without ``swa_`` keys sliding layers have twice the heads of keys and values, as its class says. An MTP depth has sliding attention and a dense MLP (vLLM's mimo_v2_mtp).
     """
     count, hidden = num_layers(fields), hidden_size(fields)
     if fields.has("hybrid_layer_pattern"):
@@ -51,13 +51,13 @@ def _mimo_v2(fields: Fields) -> Model:
     bias = fields.flag("attention_bias", default=False)
     cores: dict[bool, Attention] = {}
     for is_sliding, prefix, name in ((False, "", "full"), (True, "swa_", "swa")):
-        heads = fields.whole(f"{prefix}num_attention_heads")
+        groups = fields.whole("num_key_value_heads")
         cores[is_sliding] = Attention(
             hidden,
-            heads,
-            fields.whole(f"{prefix}num_key_value_heads"),
-            fields.whole(f"{prefix}head_dim"),
-            fields.whole(f"{prefix}v_head_dim"),
+            fields.whole(f"{prefix}num_attention_heads", "num_attention_heads"),
+            fields.whole(f"{prefix}num_key_value_heads", default=groups * (1 + is_sliding)),
+            fields.whole(f"{prefix}head_dim", "head_dim"),
+            fields.whole(f"{prefix}v_head_dim", "v_head_dim"),
             window=fields.whole("sliding_window", "sliding_window_size") if is_sliding else None,
             qkv_bias=bias,
             sinks=fields.flag(f"add_{name}_attention_sink_bias", default=is_sliding),

@@ -1,4 +1,4 @@
-"""Decoders with multi-head latent attention: DeepSeek V2 to V3.2, Kimi K2, GLM 5, LongCat and those like them."""
+"""Decoders with multi-head latent attention: DeepSeek V2 to V4, Kimi K2, GLM 5, LongCat and those like them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from octopipe_cli.profiling.blocks import Block, Indexer, LatentAttention, Moe, Parallel
+from octopipe_cli.profiling.blocks import Block, Indexer, LatentAttention, Linear, Moe, Norm, Parallel
+from octopipe_cli.profiling.compressed import CompressedAttention, HyperConnection
 from octopipe_cli.profiling.configs.assembly import Model, Part
 from octopipe_cli.profiling.configs.common import Style, branch, decoder, hidden_size, mlp, num_layers
 from octopipe_cli.profiling.configs.fields import Fields
@@ -110,12 +111,63 @@ def _longcat(fields: Fields) -> Model:
     return decoder(fields, style, [layer] * fields.whole("num_layers", "num_hidden_layers"))
 
 
+def _deepseek_4(fields: Fields) -> Model:
+    """Return DeepSeek V4: compressed attention by ``compress_ratios``, hyper-connections, experts in every layer.
+
+    A ratio of 4 has an indexer, 128 none; 0 sees the window alone. The first ``num_hash_layers`` pick experts by token,
+    so they have no correction bias. ``compress_ratios`` goes on over the MTP depths.
+    """
+    count, hidden = num_layers(fields), hidden_size(fields)
+    depths = fields.whole("num_nextn_predict_layers", default=0, least=0)
+    ratios = fields.wholes("compress_ratios")
+    if len(ratios) not in (count, count + depths) or set(ratios) - {0, 4, 128}:
+        fields.fail("compress_ratios", "not the ratios of the model's layers", f"{count} of 0, 4 or 128")
+    ratios = [*ratios, *[0] * (count + depths - len(ratios))]
+    streams = fields.whole("hc_mult")
+    plain = CompressedAttention(
+        hidden,
+        fields.whole("num_attention_heads"),
+        fields.whole("head_dim"),
+        fields.whole("q_lora_rank"),
+        fields.whole("o_groups"),
+        fields.whole("o_lora_rank"),
+        fields.whole("sliding_window"),
+    )
+    fields.refuse("num_key_value_heads", (1,), "more than one head of keys")
+    fields.refuse("attention_bias", (False,), "biases")
+    indexed = {
+        "index_heads": fields.whole("index_n_heads"),
+        "index_dim": fields.whole("index_head_dim"),
+        "top_k": fields.whole("index_topk"),
+    }
+    named = {
+        0: ("sliding_attention", plain),
+        4: ("sparse_attention", replace(plain, ratio=4, **indexed)),
+        128: ("compressed_attention", replace(plain, ratio=128)),
+    }
+    moe, hashed = deepseek_moe(fields), fields.whole("num_hash_layers", default=0, least=0)
+    mixing, one = HyperConnection(hidden, streams), Norm(hidden)
+    layers = []
+    for layer, ratio in enumerate(ratios):
+        name, core = named[ratio]
+        experts = replace(moe, correction_bias=layer >= hashed)
+        layers.append([Part(name, (mixing, one, core)), Part("moe", (mixing, one, experts))])
+    closing = HyperConnection(hidden, streams, at_head=True)
+    mtp = [
+        (one, one, Linear(2 * hidden, hidden), *(block for part in parts for block in part.blocks), closing, one)
+        for parts in layers[count:]
+    ]
+    model = decoder(fields, Style(), layers[:count], mtp=mtp, carried=streams)
+    return replace(model, final=(closing, *model.final))
+
+
 #: Reader by ``model_type``.
 READERS: Final[Mapping[str, Callable[[Fields], Model]]] = {
     "deepseek_v2": partial(_deepseek, version=2),
     **dict.fromkeys(("deepseek_v3", "kimi_k2"), partial(_deepseek, version=3)),
     "glm4_moe_lite": partial(_deepseek, version=3),
     "deepseek_v32": partial(_deepseek, version=32),
+    "deepseek_v4": _deepseek_4,
     "glm_moe_dsa": partial(_deepseek, version=32, shares_indexer=True),
     "longcat_flash": _longcat,
     "youtu_llm": partial(latent_dense, style=Style(tied=True)),

@@ -60,7 +60,7 @@ def qwen_sparse(fields: Fields, count: int) -> list[bool]:
     """Return which layers of a Qwen MoE have experts: each ``decoder_sparse_step``-th but ``mlp_only_layers``."""
     every = fields.whole("decoder_sparse_step", default=1)
     plain = fields.wholes("mlp_only_layers") if fields.has("mlp_only_layers") else []
-    experts = fields.whole("num_experts", least=0)
+    experts = fields.whole("num_experts", "num_local_experts", least=0)
     return [experts > 0 and layer not in plain and (layer + 1) % every == 0 for layer in range(count)]
 
 
@@ -220,7 +220,7 @@ def _llama4(fields: Fields) -> Model:
 
 def _glm4_moe(fields: Fields) -> Model:
     """Return GLM 4.5: QKV bias, an optional norm a head, experts after the first dense layers, MTP depths."""
-    style = Style(qkv_bias=("attention_bias", False), qk_norm="head", qk_norm_flag=("use_qk_norm", False), head_dim=128)
+    style = Style(qkv_bias=("attention_bias", False), qk_norm="head", qk_norm_flag=("use_qk_norm", False))
     model = experts_model(fields, style, after_dense(fields, num_layers(fields)), deepseek_moe(fields))
     return replace(model, mtp=nextn(fields, *_last_layer(model)))
 
