@@ -15,6 +15,9 @@ from octopipe_cli.formats import Document, Loaded, Record, did_you_mean, digest,
 SCHEMA: Final = "octopipe.profile"
 MAX_LAYERS: Final = 10_000
 
+#: How estimated profiles call F, I and W.
+PASSES: Final = ("forward", "input", "weight")
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Milliseconds = Annotated[float, msgspec.Meta(ge=0, le=1e8)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**50)]
@@ -121,6 +124,14 @@ class Profile(Record, frozen=True, kw_only=True, dict=True):
         return tuple(name for name in first.times if all(name in kind.times for kind in others))
 
 
+class KindWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What a layer of an estimated kind does: weights a token meets, FLOPs of each pass, what bounds it."""
+
+    active_parameters: Count
+    flops: dict[str, Annotated[int, msgspec.Meta(ge=0)]]
+    bound: dict[str, str] = {}
+
+
 def expand(items: Any) -> Iterator[str]:
     """Yield the kinds of a layer list, its groups written out."""
     for item in items:
@@ -212,6 +223,16 @@ def _check_rules(profile: Profile, file: str) -> None:
                 remedy="put all layers that share weights into one group",
             )
         tied_before |= set(group)
+
+
+def estimated_work(profile: Profile) -> dict[str, KindWork]:
+    """Return what an estimated profile's provenance says of each kind; empty where it does not of all of them."""
+    try:
+        found = msgspec.convert(profile.provenance.get("kinds"), dict[str, KindWork])
+    except msgspec.ValidationError:
+        return {}
+    complete = all(name in found and set(PASSES) <= set(found[name].flops) for name in profile.kinds)
+    return found if complete else {}
 
 
 def load_profile(file: str) -> Loaded[Profile]:

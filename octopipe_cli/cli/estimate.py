@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Annotated
 
 import typer
@@ -120,7 +121,8 @@ def estimate(
     from octopipe_cli.profiling.setting import Setting
 
     check_writable(output)
-    check_not_an_input(output, {"config": config, "hardware file": hardware})
+    inputs = {"config": config, "hardware file": hardware}
+    check_not_an_input(output, {what: file for what, file in inputs.items() if os.path.exists(file)})
     device = load_hardware(hardware)
     read = load_config(config)
     architecture = architecture_of(read, granularity)

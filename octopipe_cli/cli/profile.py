@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
 
 from octopipe_cli.cli.output import Format, check_not_an_input, emit, emit_json, save, warn
-from octopipe_cli.profile import Kind, Profile
+from octopipe_cli.profile import PASSES, Kind, KindWork, Profile, estimated_work
 
 BYTES = ("state_bytes", "activation_bytes", "weight_activation_bytes", "output_bytes", "workspace_bytes")
 
@@ -20,7 +20,8 @@ def show_profile(
     """Show the layers, times and sizes of a model profile.
 
     Times are in ms, sizes in bytes or in KiB, MiB, GiB: of one layer for one micro-batch in text, of all layers of a
-    kind together in JSON. Parameters of MTP depths are counted apart.
+    kind together in JSON. Parameters of MTP depths are counted apart. Of an estimated profile, FLOPs, active parameters
+    and what bounds each kind are told too.
 
     Example: octopipe profile show profiles/models/llama3-8b.json
     """
@@ -37,6 +38,7 @@ def show_profile(
 def summary(profile: Profile) -> dict[str, Any]:
     """Return a profile's totals as a document; MTP depths are not counted in `parameters`."""
     layers = profile.layer_kinds
+    work = estimated_work(profile)
     counts = {name: layers.count(name) for name in profile.kinds}
 
     def total(value: Callable[[Kind], int], mtp: bool) -> int:
@@ -47,22 +49,35 @@ def summary(profile: Profile) -> dict[str, Any]:
         "name": profile.name,
         "parameters": total(lambda kind: kind.parameters, mtp=False),
         "mtp_parameters": total(lambda kind: kind.parameters, mtp=True),
+        **_active(profile, work),
         "layers": len(layers),
         "hardware": list(profile.hardware),
-        "kinds": {name: _kind_summary(kind, counts[name]) for name, kind in profile.kinds.items()},
+        "kinds": {name: _kind_summary(kind, counts[name], work.get(name)) for name, kind in profile.kinds.items()},
         "totals": {
             "times": {name: _total_times(profile, name) for name in profile.hardware},
             **{key: sum(getattr(profile.kinds[name], key) for name in layers) for key in BYTES},
+            **({"flops": {step: sum(work[name].flops[step] for name in layers) for step in PASSES}} if work else {}),
         },
         "provenance": profile.provenance,
     }
 
 
-def _kind_summary(kind: Kind, count: int) -> dict[str, Any]:
+def _active(profile: Profile, work: Mapping[str, KindWork]) -> dict[str, int]:
+    """Return the parameters a token meets, MTP depths not counted, where the profile knows them."""
+    names = [name for name in profile.layer_kinds if profile.kinds[name].role != "mtp"]
+    return {"active_parameters": sum(work[name].active_parameters for name in names)} if work else {}
+
+
+def _kind_summary(kind: Kind, count: int, work: KindWork | None) -> dict[str, Any]:
     """Return what all layers of a kind cost together."""
     times = {hardware: _times(kind, hardware, count) for hardware in kind.times}
     sizes = {key: count * getattr(kind, key) for key in ("parameters", *BYTES)}
-    return {"layers": count, "role": kind.role, "splittable": kind.splittable, "times": times, **sizes}
+    document = {"layers": count, "role": kind.role, "splittable": kind.splittable, "times": times, **sizes}
+    if work is not None:
+        document["active_parameters"] = count * work.active_parameters
+        document["flops"] = {step: count * work.flops[step] for step in PASSES}
+        document["bound"] = dict(work.bound)
+    return document
 
 
 def _times(kind: Kind, hardware: str, count: int) -> dict[str, float]:
@@ -92,7 +107,7 @@ def _milliseconds(value: float) -> float:
 def _text(profile: Profile, totals: dict[str, Any]) -> str:
     """Return a profile as text: a line of facts, tables of times and sizes by kind, where it comes from."""
     from octopipe_cli.render.console import glyphs_of, make_console, rendered
-    from octopipe_cli.render.tables import profile_table
+    from octopipe_cli.render.tables import profile_table, work_table
     from octopipe_cli.render.words import count_text
 
     console = make_console()
@@ -100,11 +115,17 @@ def _text(profile: Profile, totals: dict[str, Any]) -> str:
     facts = [f"{totals['layers']} layers"]
     if totals["parameters"]:
         facts.append(f"{count_text(totals['parameters'])} parameters")
+    work = estimated_work(profile)
+    if work and totals["active_parameters"] != totals["parameters"]:
+        facts.append(f"{count_text(totals['active_parameters'])} of them active")
     if totals["mtp_parameters"]:
         facts.append(f"{count_text(totals['mtp_parameters'])} more in MTP depths")
     lines = [f"{glyphs.name(profile.name)}: {', '.join(facts)}"]
-    lines += [f"{glyphs.name(str(key))}: {glyphs.name(str(value))}" for key, value in profile.provenance.items()]
-    return "\n".join(lines) + "\n\n" + rendered(console, profile_table(profile, glyphs, console.width))
+    origin = [(key, value) for key, value in profile.provenance.items() if key != "kinds" or not work]
+    lines += [f"{glyphs.name(str(key))}: {glyphs.name(str(value))}" for key, value in origin]
+    tables = [profile_table(profile, glyphs, console.width)]
+    tables += [work_table(profile, work, glyphs, console.width)] if work else []
+    return "\n".join(lines) + "\n\n" + rendered(console, *tables)
 
 
 def import_simpipe(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octopipe_cli.profiling.blocks import Attention, Indexer, LatentAttention
+from octopipe_cli.profiling.compressed import CompressedAttention
 from octopipe_cli.profiling.kernels import attention_core, elementwise, norm, projection, visible_keys
 from octopipe_cli.profiling.operations import Operation, Work
 from octopipe_cli.profiling.setting import ELEMENT, Setting
@@ -87,13 +88,13 @@ def latent_attention(block: LatentAttention, setting: Setting, keep_input: bool 
     return operations
 
 
-def indexer(block: Indexer, setting: Setting) -> list[Operation]:
-    """Return the lightning indexer (DeepSeek V3.2): projections, and a score for every visible pair.
+def indexer(block: Indexer, setting: Setting, ratio: int = 1) -> list[Operation]:
+    """Return the lightning indexer (DeepSeek V3.2): projections, a score for every pair, `ratio` positions a key.
 
     It is trained on its own loss, which its scores' backward is counted for as for any product: 2 x its forward.
     """
     rows, tokens = setting.sharded_tokens, setting.tokens
-    pairs = tokens * visible_keys(setting.sequence_length, None, None)
+    pairs = tokens * visible_keys(setting.sequence_length, None, None) / ratio
     flops = int(2 * pairs * block.heads * block.head_dim)
     moved = ELEMENT * tokens * (block.heads + 1) * block.head_dim + int(ELEMENT * pairs)
     length = setting.sequence_length
@@ -106,4 +107,38 @@ def indexer(block: Indexer, setting: Setting) -> list[Operation]:
             (Work("attention_backward", 2 * flops, 2 * moved, length=length),),
             kept_bytes=ELEMENT * tokens * (block.heads + 1) * block.head_dim,
         ),
+    ]
+
+
+def compressed_attention(block: CompressedAttention, setting: Setting, keep_input: bool = True) -> list[Operation]:
+    """Return attention over a window and compressed positions (DeepSeek V4): one head of keys that are the values too.
+
+    A position sees its window and, of the s / (2 x ratio) compressed ones before it on average, all or the indexer's
+    choice. The compressors pool projected keys and gates; the output goes through a latent for each group of heads.
+    """
+    degree, rows = setting.tensor_parallel, setting.sharded_tokens
+    heads, width = max(1, block.heads // degree), block.heads * block.head_dim
+    pooled = block.head_dim * (2 if block.index_heads else 1) if block.ratio else 0
+    index = 2 * block.index_dim if block.index_heads else 0
+    keys = block.head_dim + 2 * (pooled + index)
+    operations = [
+        projection(setting, "query down", block.hidden, block.query_rank, rows=rows, keep_input=keep_input),
+        norm(setting, block.query_rank, "query norm"),
+        projection(setting, "query up", block.query_rank, width, cut="column"),
+        projection(setting, "keys", block.hidden, keys, rows=rows, keep_input=False),
+    ]
+    size = ELEMENT * setting.tokens * (heads * block.head_dim + keys)
+    operations.append(elementwise("rotary and pooling", size, size, 2 * size, kernels=4))
+    beyond = setting.sequence_length / (2 * block.ratio) if block.ratio else 0.0
+    if block.index_heads:
+        chooser = Indexer(block.hidden, block.query_rank, block.index_heads, block.index_dim, block.top_k)
+        operations += indexer(chooser, setting, block.ratio)
+        beyond = min(beyond, block.top_k)
+    core = attention_core(setting, heads, 1, block.head_dim, block.head_dim, block.window, beyond=beyond)
+    latents = block.output_groups * block.output_rank
+    return [
+        *operations,
+        core,
+        projection(setting, "output down", width // block.output_groups, latents, cut="column"),
+        projection(setting, "output up", latents, block.hidden, cut="row"),
     ]

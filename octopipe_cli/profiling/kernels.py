@@ -139,6 +139,7 @@ def attention_core(
     value_dim: int,
     window: int | None = None,
     chunk: int | None = None,
+    beyond: float = 0.0,
 ) -> Operation:
     """Return softmax attention of queries that see what lies before them, on this device's heads.
 
@@ -148,6 +149,8 @@ def attention_core(
         On this device.
     window, chunk
         The most positions a query sees: a window that slides, or a chunk of that length.
+    beyond
+        Further keys that a query sees on average (compressed ones).
 
     Notes ----- Forward: 2 FLOPs x (key + value width) for each pair of query and visible key. Flash attention
     (2205.14135) skips what the mask hides; its backward runs 5 products for the forward's 2, 2.5 x; it keeps queries,
@@ -160,7 +163,7 @@ def attention_core(
     rows = tokens * heads
     width = heads * key_dim + kv_heads * (key_dim + value_dim)
     kept = ELEMENT * tokens * width
-    visible = visible_keys(length, window, chunk)
+    visible = visible_keys(length, window, chunk) + beyond
     ring = _ring(setting, ELEMENT * tokens * kv_heads * (key_dim + value_dim))
     if setting.flash_attention:
         flops = int(2 * rows * visible * (key_dim + value_dim))

@@ -28,6 +28,7 @@ from octopipe_cli.profiling.blocks import (
     Shared,
     ShortConvolution,
 )
+from octopipe_cli.profiling.compressed import CompressedAttention, HyperConnection
 from octopipe_cli.profiling.kernels import elementwise, norm, projection, residual
 from octopipe_cli.profiling.operations import Collective, Exchange, Operation, moving
 from octopipe_cli.profiling.setting import ELEMENT, Setting
@@ -61,6 +62,8 @@ def _block(block: Block, setting: Setting, hidden: int, keep_input: bool = True)
     elif isinstance(block, DepthAttention):
         size = ELEMENT * setting.sharded_tokens * block.hidden
         yield elementwise("depth attention", block.sources * size, size, (2 * block.sources + 1) * size, kernels=3)
+    elif isinstance(block, HyperConnection):
+        yield from hyper_connection(block, setting)
     elif isinstance(block, Embedding):
         yield from embedding(block, setting)
     elif isinstance(block, Head):
@@ -70,6 +73,22 @@ def _block(block: Block, setting: Setting, hidden: int, keep_input: bool = True)
         if lowering is None:
             raise InputError(f"no cost model for a block of kind {type(block).__name__}")
         yield from lowering(block, setting, keep_input)
+
+
+def hyper_connection(block: HyperConnection, setting: Setting) -> list[Operation]:
+    """Return the mixing of residual streams to a branch's input and back (2409.19606); at the head only in.
+
+    The streams are read for the weights, the input and the way back, and written; they are kept.
+    """
+    rows, streams = setting.sharded_tokens, block.streams
+    size = ELEMENT * rows * block.hidden
+    back = 0 if block.at_head else streams
+    weights = streams if block.at_head else streams * (2 + streams)
+    moved, kept = streams + back + 1, streams * size
+    return [
+        projection(setting, "mixing weights", streams * block.hidden, weights, rows=rows, keep_input=False),
+        elementwise("mixing", moved * size, (1 + back) * size, 2 * (moved + 1 + back) * size, kept=kept, kernels=3),
+    ]
 
 
 def mlp(
@@ -208,9 +227,11 @@ _BRANCHES: Final = (
     Mlp,
     Moe,
     Parallel,
+    CompressedAttention,
 )
 _LOWERINGS: Final[dict[type[Any], Callable[[Any, Setting, bool], list[Operation]]]] = {
     Attention: attention.attention,
+    CompressedAttention: attention.compressed_attention,
     LatentAttention: attention.latent_attention,
     LinearAttention: recurrent.linear_attention,
     GatedDeltaNet: recurrent.gated_delta_net,

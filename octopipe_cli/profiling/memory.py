@@ -19,6 +19,7 @@ from octopipe_cli.profiling.blocks import (
     Parallel,
     Shared,
 )
+from octopipe_cli.profiling.compressed import CompressedAttention, HyperConnection
 from octopipe_cli.profiling.operations import Operation
 from octopipe_cli.profiling.setting import ELEMENT, Optimizer, Setting
 
@@ -69,10 +70,12 @@ def _stored(blocks: Iterable[Block]) -> Iterable[Block]:
 
 def _whole(block: Block) -> int:
     """Return how many weights every tensor-parallel device has whole: norms, positions, projections down to latents."""
-    if isinstance(block, Norm | Linear | DepthAttention):
+    if isinstance(block, Norm | Linear | DepthAttention | HyperConnection):
         return block.parameters
     if isinstance(block, Embedding):
         return block.positions * block.hidden
+    if isinstance(block, CompressedAttention):
+        return block.hidden * (block.query_rank + block.head_dim) + (block.ratio > 0) * block.compressor(block.head_dim)
     if isinstance(block, LatentAttention):
         return block.hidden * ((block.query_rank or 0) + block.kv_rank + block.rope_dim)
     return 0

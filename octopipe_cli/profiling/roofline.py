@@ -21,7 +21,8 @@ from octopipe_cli.profiling.operations import Exchange, Product, Step, Work
 #: smaller the tile, the more bytes it loads a FLOP (the arithmetic intensity of 64 x 64 is 3/8 of 128 x 256's; loads
 #: overlap in part: assumed).
 TILES: Final = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.92), (64, 128, 0.75), (128, 64, 0.75), (64, 64, 0.55))
-SPLITS: Final = (1, 2, 4, 8)
+#: Over how many parts of k a product may be split, and the rate that is left: partial sums are added (assumed).
+SPLITS: Final = ((1, 1.0), (2, 0.9), (4, 0.85), (8, 0.8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,10 @@ def filled(product: Product, multiprocessors: int, half_depth: float) -> float:
     for rows, columns, rate in TILES:
         tall, wide = -(-m // rows), -(-n // columns)
         inside = m * n / (tall * rows * wide * columns)
-        for split in SPLITS:
+        for split, left in SPLITS:
             tiles = batch * tall * wide * split
             used = tiles / (-(-tiles // multiprocessors) * multiprocessors)
-            best = max(best, rate * inside * used * _saturation(k / split, half_depth))
+            best = max(best, rate * left * inside * used * _saturation(k / split, half_depth))
     return best
 
 

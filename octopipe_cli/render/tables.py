@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from octopipe_cli.profile import Kind, Profile, Times
+from octopipe_cli.profile import PASSES, Kind, KindWork, Profile, Times
 from octopipe_cli.render.glyphs import BLOCKS, Glyphs
 from octopipe_cli.render.grid import grid, joined
 from octopipe_cli.render.words import count_text, decimal_text, gibibyte_text, percent_text, size_text, time_column
@@ -135,3 +135,26 @@ def _sizes_table(
     rows.append(["all", str(sum(counts[name] for name in names)), count_text(parameters), *totals])
     title = "parameters and memory, a layer (activations and after: a layer and micro-batch)"
     return [Text(title, style="bold"), *grid(heads, rows, "l" + "r" * (len(heads) - 1), width)]
+
+
+def work_table(profile: Profile, work: Mapping[str, KindWork], glyphs: Glyphs = BLOCKS, width: int = 100) -> Text:
+    """Return the table of what a layer of each kind does: active parameters, FLOPs, their share, what bounds them.
+
+    What bounds F, I and W is named once where it is the same.
+    """
+    counts = Counter(profile.layer_kinds)
+    names = [name for name in profile.kinds if name in counts]
+    layer = {name: [work[name].flops[step] for step in PASSES] for name in names}
+    totals = [sum(layer[name][at] * counts[name] for name in names) for at in range(len(PASSES))]
+    active = sum(work[name].active_parameters * counts[name] for name in names)
+    rows = []
+    for name in names:
+        share = percent_text(sum(layer[name]) * counts[name], sum(totals))
+        numbers = [count_text(work[name].active_parameters), *map(count_text, layer[name]), share]
+        bound = [work[name].bound[step] for step in PASSES if step in work[name].bound]
+        said = bound[:1] if len(set(bound)) < 2 else bound
+        rows.append([glyphs.name(name), str(counts[name]), *numbers, glyphs.name(", ".join(said))])
+    rows.append(["all", str(sum(counts.values())), count_text(active), *map(count_text, totals), "100.0", ""])
+    heads = ["kind", "layers", "active", "F FLOPs", "I FLOPs", "W FLOPs", "FLOPs %", "bound by (F, I, W)"]
+    title = "work on one device, a layer and micro-batch"
+    return joined([Text(title, style="bold"), *grid(heads, rows, "l" + "r" * 6 + "l", width)])
