@@ -1,4 +1,4 @@
-"""``octopipe schema``: the JSON Schema of the three files."""
+"""``octopipe schema``: the JSON Schema of the files octopipe reads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ class FileKind(str, Enum):
     profile = "profile"
     cluster = "cluster"
     plan = "plan"
+    hardware = "hardware"
 
 
 def schema(
-    kind: Annotated[FileKind, typer.Argument(metavar="profile|cluster|plan", help="Which file.", show_choices=False)],
+    kind: Annotated[
+        FileKind, typer.Argument(metavar="profile|cluster|plan|hardware", help="Which file.", show_choices=False)
+    ],
 ) -> None:
     """Print the JSON Schema (draft 2020-12) of a file.
 
@@ -33,14 +36,15 @@ def schema(
 
 
 def schema_document(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of profile, cluster or plan; what the readers check beyond it are references and sums."""
+    """Return the JSON Schema of a kind of file; what the readers check beyond it are references and sums."""
     import msgspec
 
     from octopipe_cli.cluster import Cluster
     from octopipe_cli.plan import Plan
     from octopipe_cli.profile import Profile
+    from octopipe_cli.profiling.hardware import Hardware
 
-    record = {"profile": Profile, "cluster": Cluster, "plan": Plan}[kind]
+    record = {"profile": Profile, "cluster": Cluster, "plan": Plan, "hardware": Hardware}[kind]
     (reference,), definitions = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
     root = definitions.pop(reference["$ref"].rpartition("/")[2])
     return {"$schema": DIALECT, **root, "title": f"octopipe {kind}", "$defs": definitions}

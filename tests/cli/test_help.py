@@ -24,6 +24,7 @@ COMMANDS = {
     "schema": ("schema",),
     "profile": ("profile",),
     "profile-show": ("profile", "show"),
+    "profile-estimate": ("profile", "estimate"),
     "profile-import": ("profile", "import"),
     "profile-import-simpipe": ("profile", "import", "simpipe"),
 }

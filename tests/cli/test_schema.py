@@ -16,14 +16,17 @@ from octopipe_cli.conversion import convert
 from octopipe_cli.errors import InputError
 from octopipe_cli.plan import Plan
 from octopipe_cli.profile import Profile
+from octopipe_cli.profiling.hardware import Hardware
 from tests import documents
 from tests.cli.conftest import Octopipe
 from tests.editing import REMOVED, edited
+from tests.profiling.hardware_examples import round_document
 
 RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "profile": (Profile, documents.full_profile()),
     "cluster": (Cluster, documents.full_cluster()),
     "plan": (Plan, documents.full_plan()),
+    "hardware": (Hardware, round_document()),
 }
 OTHERS = (REMOVED, None, True, -1, 0, 1.5, "", "x", [], {}, {"unknown": 1})
 
