@@ -12,6 +12,7 @@ from octopipe_cli.list_scheduler import Ints
 from octopipe_cli.pipeline import Assignment
 from octopipe_cli.plan import Request
 from octopipe_cli.search.tables import Tables
+from octopipe_cli.search.together import keep_together
 
 MOST_STAGES_PER_RANK = 12
 
@@ -87,11 +88,16 @@ def priority_rules(tables: Tables) -> Ints:
 
 
 def starts(tables: Tables, request: Request, recompute: bool) -> list[Start]:
-    """Return a start for each family and number of stages."""
+    """Return a start for each family and number of stages, those left out that would part what must stay together."""
     num_cuts = int(tables.legal[1:-1].sum())
+    weights = _weights(tables).astype(np.int64)
     found = []
     for family, ranks in rank_sequences(len(tables.grade), num_cuts, request):
         cuts = even_cuts(tables, ranks)
         if cuts is not None and all(a < b for a, b in pairwise(cuts)):
-            found.append(Start(family, Assignment(cuts, ranks, (recompute,) * len(ranks))))
+            assignment = Assignment(cuts, ranks, (recompute,) * len(ranks))
+            free = request.placement == "free"
+            made = keep_together(tables, weights, assignment, free, request.max_stages_per_rank)
+            if made is not None:
+                found.append(Start(family, made))
     return found
