@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from octopipe_cli.profile import profile_from_document
+from octopipe_cli.profile import KindWork, profile_from_document
 from octopipe_cli.render.glyphs import ASCII
-from octopipe_cli.render.tables import compare_table, profile_table
+from octopipe_cli.render.tables import compare_table, profile_table, work_table
 
 Golden = Callable[[str, str], None]
 
@@ -75,3 +75,20 @@ def test_profile_sums_and_shares() -> None:
     assert lines[3].split() == ["mlp", "3", "1.500", "2.000", "0.250", "3.000", "78.3", "0.500"]
     assert lines[4].split() == ["all", "4", "6.000", "8.000", "1.000", "11.250", "100.0", "1.500"]
     assert "unused" not in "".join(lines)
+
+
+def test_work(golden: Golden) -> None:
+    work = {
+        "emb\x1b": KindWork(active_parameters=10**9, flops={"forward": 0, "input": 0, "weight": 10**12}),
+        "mlp": KindWork(
+            active_parameters=5 * 10**8,
+            flops={"forward": 2 * 10**12, "input": 3 * 10**12, "weight": 4 * 10**12},
+            bound={"forward": "compute", "input": "compute", "weight": "bandwidth"},
+        ),
+    }
+    golden("work.txt", work_table(profile(), work).plain)
+    lines = work_table(profile(), work, ASCII).plain.splitlines()
+    # 1 T of 1 T + 3 x 9 T
+    assert lines[2].split() == ["emb\\x1b", "1", "1.000", "B", "0", "0", "1.000", "T", "3.6"]
+    assert lines[4].split()[:8] == ["all", "4", "2.500", "B", "6.000", "T", "9.000", "T"]
+    assert lines[3].endswith("compute, compute, bandwidth")
