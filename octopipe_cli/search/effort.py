@@ -48,8 +48,8 @@ MILLION: Final = 1_000_000
 FULL_SIZE: Final = 500  # actions of a step from which on an effort is spent whole
 
 BUDGETS: Final[dict[Effort, Budget]] = {
-    "quick": Budget(2.0, 0.2, 1.0, 12 * MILLION, ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)), 4 * MILLION),
-    "standard": Budget(6.0, 0.5, 4.0, 100 * MILLION, ((6, 1, 110 * MILLION), (2, 2, 200 * MILLION)), 20 * MILLION),
+    "quick": Budget(2.0, 0.2, 0.1, 12 * MILLION, ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)), 4 * MILLION),
+    "standard": Budget(6.0, 0.5, 0.6, 100 * MILLION, ((6, 1, 110 * MILLION), (2, 2, 200 * MILLION)), 20 * MILLION),
     "thorough": Budget(
         60.0,
         3.0,

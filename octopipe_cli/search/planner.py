@@ -19,6 +19,7 @@ from octopipe_cli.search.effort import BUDGETS, Budget
 from octopipe_cli.search.fusing import fuse_neighbours
 from octopipe_cli.search.least_memory import check_feasible, roomiest_assignments, serial_orders
 from octopipe_cli.search.partition_model import balanced_cuts
+from octopipe_cli.search.polish import polish
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.relaxation import CertifiedBound, lower_bound
 from octopipe_cli.search.starts import starts
@@ -102,13 +103,16 @@ class Planner:
                     max_stages_per_rank=self.request.max_stages_per_rank,
                 )
                 plans = [Scheduled(row.assignment, row.timeline) for row in rows if self._may_serve(row)]
-                plans += self._serial_plans() if tuner.limited else []
+                plans += self._serial_plans() if tuner.limited or not plans else []
                 found = self._tune(tuner, plans, pending)
-        plans = self._scheduled(tuner, found) + plans
-        if not plans:
-            raise self._none_found()
+            plans = self._scheduled(tuner, found) + plans
+            if not plans:
+                raise self._none_found()
+            best = min(plans, key=lambda plan: self.value(plan.timeline))
+            self.phase = "polishing"
+            best = self._polished(best)
         assert self.bound is not None
-        return min(plans, key=lambda plan: self.value(plan.timeline)), rows, self.bound
+        return best, rows, self.bound
 
     def _bound(self) -> CertifiedBound:
         deadline = self.watch.deadline
@@ -206,6 +210,19 @@ class Planner:
         if self.request.backward == "split":
             timeline = fuse_neighbours(timeline, self.value)
         return [Scheduled(assignment, timeline)]
+
+    def _polished(self, plan: Scheduled) -> Scheduled:
+        """Return a plan with a better order where CP-SAT finds one."""
+        timeline = polish(
+            plan.timeline,
+            objective=self.request.objective,
+            floor_ns=self.floor or 0,
+            deterministic_time=self.budget.polish_time,
+            deadline=self.watch.deadline,
+            stop=self.watch.stop.is_set,
+        )
+        self.watch.best = min(self.watch.best, self.value(timeline)[0])
+        return Scheduled(plan.assignment, timeline)
 
     def _none_found(self) -> LimitError:
         return LimitError(
