@@ -121,8 +121,8 @@ def load_config(name_or_path: str) -> Config:
         path, name = str(shipped[name_or_path]), name_or_path
     else:
         path, name = name_or_path, _name(name_or_path)
-        looks_like_name = name_or_path and name_or_path != "-" and not Path(name_or_path).suffix
-        if looks_like_name and "/" not in name_or_path and not Path(name_or_path).exists():
+        is_path = "/" in name_or_path or name_or_path.endswith(".json") or name_or_path in ("", "-")
+        if not is_path and not Path(name_or_path).exists():
             raise InputError(
                 f"no config {show(name_or_path)}: neither a file nor one that ships with octopipe",
                 expected=f"the path of a config.json, or one of {', '.join(shipped)}",

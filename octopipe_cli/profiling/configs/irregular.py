@@ -40,7 +40,8 @@ def _blocks(model: Model) -> list[Block]:
 def _mimo_v2(fields: Fields) -> Model:
     """Return MiMo V2: sliding layers with heads of their own and sinks, experts by ``moe_layer_freq``, MTP depths.
 
-    Without ``swa_`` keys sliding layers have twice the heads of keys and values, as its class says. An MTP depth has sliding attention and a dense MLP (vLLM's mimo_v2_mtp).
+    Without ``swa_`` keys sliding layers have twice the heads of keys and values, as its class says. An MTP depth has
+    sliding attention and a dense MLP (vLLM's mimo_v2_mtp).
     """
     count, hidden = num_layers(fields), hidden_size(fields)
     if fields.has("hybrid_layer_pattern"):

@@ -134,6 +134,7 @@ def _deepseek_4(fields: Fields) -> Model:
         fields.whole("sliding_window"),
     )
     fields.refuse("num_key_value_heads", (1,), "more than one head of keys")
+    fields.refuse("n_shared_experts", (1,), "more than one shared expert")
     fields.refuse("attention_bias", (False,), "biases")
     indexed = {
         "index_heads": fields.whole("index_n_heads"),
