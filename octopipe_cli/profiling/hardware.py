@@ -85,11 +85,6 @@ class Hardware(Record, frozen=True, kw_only=True):
     host_us: Figure
 
 
-def hardware_names() -> list[str]:
-    """Return the names of the hardware files that ship with the tool."""
-    return list(shipped_files("hardware"))
-
-
 def load_hardware(name_or_file: str) -> Hardware:
     """Return the hardware of a shipped name (``h100-sxm``), or of a file where the name ends in ``.json``.
 

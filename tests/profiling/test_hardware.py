@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from octopipe_cli.errors import InputError
-from octopipe_cli.profiling.hardware import hardware_names, load_hardware
+from octopipe_cli.profiling.hardware import load_hardware
 from octopipe_cli.profiling.shipped import shipped_files
 from tests.profiling.hardware_examples import round_document
 
@@ -21,7 +21,7 @@ def figures(value: Any) -> list[dict[str, Any]]:
 
 
 def test_these_files_ship() -> None:
-    assert hardware_names() == NAMES
+    assert list(shipped_files("hardware")) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
