@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from octopipe_cli.cli.calibrate import calibrate_profile
 from octopipe_cli.cli.compare import compare
 from octopipe_cli.cli.estimate import estimate
 from octopipe_cli.cli.help import CONTEXT, Command, Group
+from octopipe_cli.cli.measure import measure_profile
+from octopipe_cli.cli.merge import merge_profiles
 from octopipe_cli.cli.plan import plan
 from octopipe_cli.cli.profile import import_simpipe, show_profile
 from octopipe_cli.cli.schema import schema
@@ -44,7 +47,10 @@ def command() -> Any:
     profile.command("estimate", **options)(estimate)
     importing = _group("Make a profile from another tool's file.\n\nExample: octopipe profile import simpipe --help")
     importing.command("simpipe", **options)(import_simpipe)
+    profile.command("measure", **options)(measure_profile)
     profile.add_typer(importing, name="import")
+    profile.command("calibrate", **options)(calibrate_profile)
+    profile.command("merge", **options)(merge_profiles)
     app.add_typer(profile, name="profile")
     app.command("schema", **options)(schema)
     return typer.main.get_command(app)

@@ -25,8 +25,11 @@ COMMANDS = {
     "profile": ("profile",),
     "profile-show": ("profile", "show"),
     "profile-estimate": ("profile", "estimate"),
+    "profile-measure": ("profile", "measure"),
     "profile-import": ("profile", "import"),
     "profile-import-simpipe": ("profile", "import", "simpipe"),
+    "profile-calibrate": ("profile", "calibrate"),
+    "profile-merge": ("profile", "merge"),
 }
 
 
