@@ -47,8 +47,8 @@ def polish(
 ) -> Timeline:
     """Return a timeline at least as good, as the simulator has it; one that does not fit comes back as it is.
 
-    Which backwards run as B and which as I and W stays. Where no limit cut it short, the order is the best there is
-    for those; the same arguments give the same orders unless the deadline or `stop` ended the search.
+    Which backwards run as B and which as I and W stays. With budget left over, no order of those is better, unless
+    boundary tensors did not fit. The same arguments give the same orders where neither deadline nor `stop` ended it.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ OPTIMA = {
     "unsplit": (uniform((2, 3, 0), most=(4, 3, 2, 1), num_microbatches=6, split=False), 45, None),
     "interleaved": (uniform((1, 1, 1), (0, 1, 2, 3) * 2, split=False), 57, None),
     "one wave": (uniform((1, 1, 1), V, num_microbatches=4, split=False), 36, None),
-    "zb-v": (uniform((1, 1, 1), V, most=8), 51, 48),
+    "zb-v": (uniform((1, 1, 1), V, most=8), 51, None),
 }
 
 
@@ -158,12 +158,12 @@ def test_windows_do_without_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_boundary_tensors_that_do_not_fit_are_made_room_for() -> None:
-    pipeline = uniform((1, 1, 1), most=6, output=1)
-    start = one_by_one(pipeline)
-    better = polished(start, budget=2.0)
+    """Without another try with more room the search is stuck at 65."""
+    start = one_by_one(uniform((1, 1, 1), most=4, output=1))
+    assert start.step_time_ns == 72
+    better = polished(start, budget=1.0)
     assert better.fits
-    assert better.step_time_ns < start.step_time_ns
-    assert max(better.peak_memory_bytes) == 6  # the limit binds
+    assert better.step_time_ns <= 33
 
 
 def test_the_floor_ends_the_search() -> None:
@@ -196,11 +196,11 @@ def test_ascending_renames_the_kth_to_k() -> None:
     assert ascending(orders) == (renamed,)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32), objective=st.sampled_from(["step", "span"]), blocking=st.booleans())
 def test_never_worse_never_too_large(seed: int, objective: Objective, blocking: bool) -> None:
     start = timeline_of(random_instance(Random(seed)), "blocking" if blocking else None)
-    better = polished(start, objective, budget=0.1)
+    better = polished(start, objective, budget=0.05)
 
     def value(timeline: Timeline) -> tuple[int, int]:
         pair = timeline.step_time_ns, timeline.span_ns
@@ -213,4 +213,4 @@ def test_never_worse_never_too_large(seed: int, objective: Objective, blocking: 
     for actions in better.orders if better is not start else ():
         forwards = [(action.stage, action.microbatch) for action in actions if action.kind == "F"]
         assert sorted(forwards, key=lambda forward: forward[0]) == sorted(forwards)
-    assert polished(start, objective, budget=0.1).orders == better.orders
+    assert polished(start, objective, budget=0.05).orders == better.orders
