@@ -17,6 +17,7 @@ from octopipe_cli.cli.plan import plan
 from octopipe_cli.cli.profile import import_simpipe, show_profile
 from octopipe_cli.cli.schema import schema
 from octopipe_cli.cli.show import show
+from octopipe_cli.cli.trace import import_trace
 from octopipe_cli.cli.verify import verify
 
 _VERSION = Annotated[bool, typer.Option("--version", help="Print the version and leave.")]
@@ -47,6 +48,7 @@ def command() -> Any:
     profile.command("estimate", **options)(estimate)
     importing = _group("Make a profile from another tool's file.\n\nExample: octopipe profile import simpipe --help")
     importing.command("simpipe", **options)(import_simpipe)
+    importing.command("trace", **options)(import_trace)
     profile.command("measure", **options)(measure_profile)
     profile.add_typer(importing, name="import")
     profile.command("calibrate", **options)(calibrate_profile)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Final, Literal, NamedTuple
 
 from octopipe_cli import __version__
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import VERSION, Document
 from octopipe_cli.profile import SCHEMA, compress, profile_from_document
-from octopipe_cli.profiling.architecture import Architecture, Layer
-from octopipe_cli.profiling.blocks import Shared
+from octopipe_cli.profiling.architecture import Architecture, Layer, walk
+from octopipe_cli.profiling.blocks import GatedDeltaNet, KimiDeltaAttention, Mamba1, Mamba2, Shared
 from octopipe_cli.profiling.measure_passes import WARMUP, Measured, spread_of
 
 Dtype = Literal["bf16", "fp16", "fp32"]
 Kernels = Literal["fused", "eager"]
 #: A spread from which a median is not to be trusted, relative.
 WIDE: Final = 0.1
+#: Blocks that transformers runs as loops of tensor operations where packages with kernels for them are missing.
+SCANS: Final = (Mamba1, Mamba2, GatedDeltaNet, KimiDeltaAttention)
+SCAN_KERNELS: Final = ("mamba_ssm", "fla")
 #: Weights, fp32 gradients, Adam's fp32 copy and moments; in fp32 there is no copy.
 STATE_BYTES: Final[Mapping[Dtype, int]] = {"bf16": 18, "fp16": 18, "fp32": 16}
 
@@ -130,7 +134,7 @@ def measure(
     progress(names[0], 0, len(names))
     for index, piece in enumerate(pieces):
         found[piece.kind] = measure_piece(piece, request.device, request.repeats)
-        warnings += _warnings(model.kinds[piece.kind], found[piece.kind], model)
+        warnings += _warnings(model.kinds[piece.kind], found[piece.kind], model, request)
         if index + 1 < len(names):
             progress(names[index + 1], index + 1, len(names))
     result = _document(model, request, hardware, provenance, found)
@@ -149,12 +153,18 @@ def _without_mtp(architecture: Architecture) -> Architecture:
     return replace(architecture, layers=layers, tied=tuple(group for group in groups if len(group) > 1))
 
 
-def _warnings(layer: Layer, measured: Measured, architecture: Architecture) -> list[str]:
+def _warnings(layer: Layer, measured: Measured, architecture: Architecture, request: Request) -> list[str]:
     found = []
     spreads = {name: spread_of(values) for name, values in measured.milliseconds.items()}
     wide = [f"{name} by {spread:.0%}" for name, spread in spreads.items() if spread > WIDE]
     if wide:
         found.append(f"{layer.kind}: the times spread widely ({', '.join(wide)}): measure again with nothing beside it")
+    scans = any(isinstance(block, SCANS) for block in walk(layer.blocks))
+    if scans and (request.device == "cpu" or not any(map(find_spec, SCAN_KERNELS))):
+        found.append(
+            f"{layer.kind}: its scan ran as plain PyTorch (no kernels of {' or '.join(SCAN_KERNELS)} there): times and"
+            " bytes are far above theirs"
+        )
     tied_head = layer.role == "head" and any(0 in group for group in architecture.tied)
     shares = any(isinstance(block, Shared) for block in layer.blocks)
     if not tied_head and not shares and measured.parameters != layer.parameters:

@@ -207,7 +207,11 @@ class _Saved:
 
 
 def _kept(piece: Piece, split: bool) -> tuple[int, int, int]:
-    """Return the bytes kept after F and after I, and those of the output."""
+    """Return the bytes kept after F and after I, and those of the output.
+
+    A layer is measured with another one's weight behind it, as it stands inside a stage: of the graph, I leaves what
+    comes before any weight. Behind the head nothing comes, so its loss is free after I.
+    """
     import torch
     from torch.distributed.pipelining._backward import stage_backward_input
 
@@ -229,8 +233,12 @@ def _kept(piece: Piece, split: bool) -> tuple[int, int, int]:
         if not split:
             gradient = [] if run.gradients is None else run.gradients
             return forward, _bytes([*alive(), *gradient], known), output
+        weights = piece.parameters
+        if piece.role != "head":
+            weights.append(torch.zeros(1, device=run.output.device, dtype=run.output.dtype, requires_grad=True))
+            run.output = run.output + weights[-1]
         outputs, gradients, inputs = [run.output], run.gradients, [run.input]
-        _, groups = stage_backward_input(outputs, gradients, inputs, iter(piece.parameters))
+        _, groups = stage_backward_input(outputs, gradients, inputs, iter(weights))
         del run, outputs, gradients, inputs
         branches = [grad for group in groups for grads in group.get("grads") or () for grad in grads or ()]
         return forward, _bytes([*alive(), *(grad for grad in branches if grad is not None)], known), output

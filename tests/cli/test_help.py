@@ -28,6 +28,7 @@ COMMANDS = {
     "profile-measure": ("profile", "measure"),
     "profile-import": ("profile", "import"),
     "profile-import-simpipe": ("profile", "import", "simpipe"),
+    "profile-import-trace": ("profile", "import", "trace"),
     "profile-calibrate": ("profile", "calibrate"),
     "profile-merge": ("profile", "merge"),
 }
