@@ -282,7 +282,8 @@ def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, mos
         if not price(tables, trial.cuts, trial.ranks, trial.recompute, trial.fuse, n, overhead, costs, step, memory):
             continue
         threshold = current.head[1] + patience(random, temperature)
-        if quick_bound(costs, n, num_microbatches, step, by_span, bench.ranks) > threshold:
+        least = quick_bound(costs, n, num_microbatches, step, by_span, bench.ranks)
+        if least > threshold:
             continue
         value = threshold + 1
         for attempt in range(SCHEDULES_TRIED):
@@ -297,6 +298,8 @@ def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, mos
                 value = found
                 trial.head[1] = value
                 trial.head[2] = j
+                if value <= least:
+                    break
         counts[2] += 1
         if value <= threshold:
             counts[3] += 1

@@ -49,7 +49,7 @@ FULL_SIZE: Final = 500  # actions of a step from which on an effort is spent who
 
 BUDGETS: Final[dict[Effort, Budget]] = {
     "quick": Budget(2.0, 0.2, 0.1, 12 * MILLION, ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)), 4 * MILLION),
-    "standard": Budget(6.0, 0.5, 0.6, 100 * MILLION, ((6, 1, 110 * MILLION), (2, 2, 200 * MILLION)), 20 * MILLION),
+    "standard": Budget(6.0, 0.5, 0.6, 120 * MILLION, ((8, 1, 140 * MILLION), (4, 1, 260 * MILLION)), 20 * MILLION),
     "thorough": Budget(
         60.0,
         3.0,
