@@ -19,6 +19,8 @@ from octopipe_cli.profiling.measure_model import Piece
 T = TypeVar("T")
 Passes = dict[str, list[float]]
 WARMUP = 3
+#: How near, relative, the norms of gradients are that differ by the order of sums alone.
+SAME = 0.02
 
 
 @dataclass(frozen=True)
@@ -189,12 +191,27 @@ def _why_not_split(piece: Piece) -> str:
     """Return why PyTorch cannot split this layer's backward; nothing where it can, or there is nothing to split."""
     if not piece.make_input().requires_grad:
         return ""
+    whole = _gradient_sizes(piece, _whole)
     try:
-        _split(_Run(piece, _untimed))
+        split = _gradient_sizes(piece, _split)
     except (RuntimeError, AssertionError) as error:
         cause = error.__cause__ or error
         return (str(cause).strip() or type(cause).__name__).splitlines()[0]
-    return ""
+    same = all(abs(one - other) <= SAME * max(one, other) for one, other in zip(whole, split, strict=True))
+    return "" if same else "it gives other gradients"
+
+
+def _gradient_sizes(piece: Piece, backward: Callable[[_Run], None]) -> list[float]:
+    """Return the norms of the weights' gradients that a backward gives; the gradients are zero after it."""
+    import torch
+
+    torch.manual_seed(0)
+    backward(_Run(piece, _untimed))
+    sizes = []
+    for weight in piece.parameters:
+        sizes.append(float(torch.linalg.vector_norm(weight.grad, dtype=torch.float32)))
+        weight.grad.zero_()
+    return sizes
 
 
 class _Saved:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from octopipe_cli import __version__
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import VERSION, Document, Loaded
@@ -139,9 +141,12 @@ def import_stage_times(
         document = profile_document(base.value)
         document["name"] = name
     fused = []
-    for kind, times in found.times.items():
-        entry = document["kinds"][kind]
+    for kind, entry in document["kinds"].items():
         known = before[kind] if before is not None else None
+        times = found.times.get(kind)
+        if times is None:  # no layer is of this kind, but a column has times for all
+            entry["times"].setdefault(hardware, msgspec.to_builtins(known))
+            continue
         written, whole = _times(times, entry.get("role"), known)
         if known is not None and known.step_ms:
             written["step_ms"] = known.step_ms
