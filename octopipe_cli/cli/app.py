@@ -12,6 +12,7 @@ from octopipe_cli.cli.compare import compare
 from octopipe_cli.cli.estimate import estimate
 from octopipe_cli.cli.help import CONTEXT, Command, Group
 from octopipe_cli.cli.measure import measure_profile
+from octopipe_cli.cli.megatron import import_megatron
 from octopipe_cli.cli.merge import merge_profiles
 from octopipe_cli.cli.plan import plan
 from octopipe_cli.cli.profile import import_simpipe, show_profile
@@ -49,6 +50,7 @@ def command() -> Any:
     importing = _group("Make a profile from another tool's file.\n\nExample: octopipe profile import simpipe --help")
     importing.command("simpipe", **options)(import_simpipe)
     importing.command("trace", **options)(import_trace)
+    importing.command("megatron", **options)(import_megatron)
     profile.command("measure", **options)(measure_profile)
     profile.add_typer(importing, name="import")
     profile.command("calibrate", **options)(calibrate_profile)

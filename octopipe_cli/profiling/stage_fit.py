@@ -80,7 +80,7 @@ def fit(
     equations = [
         (stage, action, seen.milliseconds, _coefficients(stages[stage], action, split, first=stage == 0))
         for (stage, action), seen in observed.items()
-        if seen.milliseconds > 0 and not (stage == 0 and action == "I")
+        if seen.milliseconds > 0 and stages[stage].kinds and not (stage == 0 and action == "I")
     ]
     unknowns: list[Unknown] = sorted({name for *_, row in equations for name in row})
     matrix = numpy.array([[row.get(name, 0) / time for name in unknowns] for _, _, time, row in equations])

@@ -32,6 +32,24 @@ def stages_of_plan(plan: Loaded[Plan]) -> list[Stage]:
     return [Stage(tuple(expand(stage.kinds)), stage.recompute) for stage in plan.value.stages]
 
 
+def ranks_of_plan(plan: Loaded[Plan]) -> list[Stage]:
+    """Return what each rank of a plan holds, as if it were one stage.
+
+    Raises
+    ------
+    InputError
+        Where only some stages of a rank recompute: its times are then no sum of its layers'.
+    """
+    found = []
+    for rank in range(len(plan.value.ranks)):
+        own = [stage for stage in plan.value.stages if stage.rank == rank]
+        recompute = {stage.recompute for stage in own}
+        if len(recompute) > 1:
+            raise InputError(f"some stages of rank {rank} recompute, others don't", file=plan.file, path="$.stages")
+        found.append(Stage(tuple(kind for stage in own for kind in expand(stage.kinds)), recompute == {True}))
+    return found
+
+
 def hardware_of_plan(plan: Loaded[Plan]) -> str:
     """Return the plan's hardware; raises InputError where its ranks have several."""
     names = list(dict.fromkeys(rank.hardware for rank in plan.value.ranks))
@@ -77,7 +95,7 @@ def check_same_layers(plan: Loaded[Plan], profile: Loaded[Profile]) -> None:
 
 
 def check_stages(stages: Sequence[Stage], observed: Mapping[tuple[int, ActionKind], Observed], files: str) -> None:
-    """Raise InputError where what was measured is not of these stages, or a stage lacks a time."""
+    """Raise InputError where what was measured is not of these stages, or a stage with layers lacks a time."""
     strange = sorted({stage for stage, _ in observed if stage >= len(stages)})
     if strange:
         raise InputError(
@@ -86,7 +104,9 @@ def check_stages(stages: Sequence[Stage], observed: Mapping[tuple[int, ActionKin
             expected=f"stages 0 to {len(stages) - 1}",
             remedy="give the plan (or the layers a stage) of the run that was traced",
         )
-    for stage in range(len(stages)):
+    for stage, holding in enumerate(stages):
+        if not holding.kinds:
+            continue
         have = {kind for number, kind in observed if number == stage}
         whole = "B" in have or {"I", "W"} <= have or (stage == 0 and "W" in have)
         if "F" not in have or not whole:

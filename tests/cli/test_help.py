@@ -29,6 +29,7 @@ COMMANDS = {
     "profile-import": ("profile", "import"),
     "profile-import-simpipe": ("profile", "import", "simpipe"),
     "profile-import-trace": ("profile", "import", "trace"),
+    "profile-import-megatron": ("profile", "import", "megatron"),
     "profile-calibrate": ("profile", "calibrate"),
     "profile-merge": ("profile", "merge"),
 }

@@ -1,4 +1,4 @@
-"""``profile merge``, ``profile calibrate`` and ``profile import trace``: files in, profile and table out."""
+"""``profile merge``, ``calibrate``, ``import trace`` and ``import megatron``: files in, profile and table out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from octopipe_cli.plan import load_plan, parse_orders
 from octopipe_cli.profile import load_profile
 from tests.cli.conftest import Octopipe
+from tests.profiling.test_megatron_timers import block
 from tests.profiling.traces import event, run_of, trace
 
 TRACED = {(0, "F"): 3.0, (0, "B"): 7.0, (1, "F"): 5.0, (1, "B"): 9.0}
@@ -132,3 +133,21 @@ def test_a_trace_of_another_run_is_refused(folder: Path, octopipe: Octopipe) -> 
     result = octopipe("profile", "import", "trace", "t.json", "--plan", "plan.json")
     assert result.code == 2
     assert "actions of a stage that there is not: 5" in result.err
+
+
+def test_megatron_s_timers_give_a_profile(folder: Path, octopipe: Octopipe) -> None:
+    (folder / "run.log").write_text(block([3, 5], [6, 10]))
+    by_plan = octopipe("profile", "import", "megatron", "run.log", "--plan", "plan.json", "--profile", "profile.json")
+    assert by_plan.code == 0, by_plan.err
+    document = json.loads(by_plan.out)
+    times = [document["kinds"][kind]["times"]["a100"] for kind in ("embedding", "mamba", "head")]
+    forward = [each["forward_ms"] for each in times]
+    assert forward[0] + forward[1] == pytest.approx(1.5, rel=1e-3)  # two micro-batches
+    assert forward[1] + forward[2] == pytest.approx(2.5, rel=1e-3)
+    assert times[0]["backward_weight_ms"] == 0  # the profile's proportions: I 1, W 0
+    assert by_plan.err.splitlines()[0].split()[:2] == ["rank", "time"]
+    assert document["provenance"]["num_microbatches"] == 2
+    by_count = ("--profile", "profile.json", "--stage-layers", "2,2", "--hardware", "a100")
+    assert octopipe("profile", "import", "megatron", "run.log", *by_count).code == 2
+    result = octopipe("profile", "import", "megatron", "run.log", *by_count, "-m", 2)
+    assert json.loads(result.out)["kinds"] == document["kinds"]

@@ -76,6 +76,14 @@ def test_stage_0_runs_its_whole_backward_in_w() -> None:
     assert near(fit(STAGES, observed).times, KINDS)
 
 
+def test_a_stage_without_layers_says_nothing() -> None:
+    observed = split(STAGES)
+    observed[4, "F"] = observed[4, "B"] = Observed(0.5, 1)
+    found = fit([*STAGES, Stage(())], observed)
+    assert near(found.times, KINDS)
+    assert found.residual < 1e-9
+
+
 def test_where_only_b_is_known_it_stays_whole() -> None:
     times = {
         (number, action): stage_time(stage, action) for number, stage in enumerate(STAGES) for action in ("F", "B")

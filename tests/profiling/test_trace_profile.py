@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from octopipe_cli.errors import InputError
@@ -16,6 +17,7 @@ from octopipe_cli.profiling.trace_profile import (
     check_stages,
     hardware_of_plan,
     import_stage_times,
+    ranks_of_plan,
     stages_of_counts,
     stages_of_plan,
 )
@@ -107,6 +109,17 @@ def test_stages_come_from_a_plan_or_from_counts() -> None:
     )
 
 
+def test_a_rank_s_stages_are_taken_as_one() -> None:
+    plan = load_plan(str(documents.PLAN))
+    first, second = plan.value.stages
+    stages = [first, second, msgspec.structs.replace(first, layers=(4, 6))]
+    several = Loaded(msgspec.structs.replace(plan.value, stages=stages), plan.file, plan.digest)
+    assert ranks_of_plan(several) == [Stage(("embedding", "mamba") * 2), Stage(("mamba", "head"))]
+    stages[2] = msgspec.structs.replace(stages[2], recompute=True)
+    with pytest.raises(InputError, match="some stages of rank 0 recompute"):
+        ranks_of_plan(several)
+
+
 @pytest.mark.parametrize(
     ("layers", "found", "expected"),
     [
@@ -136,4 +149,4 @@ def test_traces_must_be_of_these_stages_and_whole(
     with pytest.raises(InputError) as caught:
         check_stages(STAGES[:2], times, "t.json")
     assert (caught.value.message, caught.value.found, caught.value.file) == (message, found, "t.json")
-    check_stages(STAGES[:2], seen(F0=1, W0=1, F1=1, I1=1, W1=1), "t.json")
+    check_stages([*STAGES[:2], Stage(())], seen(F0=1, W0=1, F1=1, I1=1, W1=1), "t.json")
