@@ -103,6 +103,9 @@ def new_scratch(num_stages: int, num_ranks: int, num_microbatches: int) -> Scrat
 # Rows of `Scratch.book` and of `Scratch.change`.
 NOW, OLDEST, REST, ENTRIES = range(4)
 MOST, SINCE = 0, 1
+# What a rank waits for: room at other ranks, a bit for each; and room of its own.
+SHORT_BIT = 62
+SHORT = 1 << SHORT_BIT
 NET_F, PEAK_F, NET_B, PEAK_B, LEAVE_F, LEAVE_B = range(6)
 
 
@@ -309,7 +312,7 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
             e = dirty[i]
             now = free[e]
             short = False
-            waits_for = 0
+            waits_for = np.int64(0)  # ranks that have no room for a result, a bit for each
             look += 1
             again = True
             while again:
@@ -389,7 +392,7 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                     if out > 0 and to != e:
                         newer = m - started_b[0]
                         if not _neighbour_admits(to, out, begin + lag, newer, m, memory, book, past, last_end):
-                            waits_for = 2
+                            waits_for |= 1 << (to % SHORT_BIT)
                             again = True
                             barred[0 if kind == FORWARD else 1, place[chosen]] = look
                             begin = NEVER
@@ -420,10 +423,8 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
             what[e] = kind
             which[e] = chosen
             if memory is not None:
-                if short:
-                    waits_for = max(waits_for, 1)
-                waiting += (waits_for >> 1) - (waits[e] >> 1)
-                waits[e] = waits_for
+                waiting += (1 if waits_for else 0) - (1 if waits[e] & ~SHORT else 0)
+                waits[e] = waits_for | (SHORT if short else 0)
             i_node = (leaves + e) >> 1
             while i_node > 0:
                 left = tree[2 * i_node]
@@ -560,8 +561,9 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                     num_dirty = 2
             eased = kind == BACKWARD and s == 0  # another micro-batch is the oldest now: it may use the reserve
             if waiting > 0 or eased:
+                changed = ~0 if eased else 1 << (d % SHORT_BIT)
                 for e in range(num_ranks):
-                    if (waits[e] > 1 or (eased and waits[e])) and e != d and (num_dirty == 1 or e != dirty[1]):
+                    if waits[e] & changed and e != d and (num_dirty == 1 or e != dirty[1]):
                         dirty[num_dirty] = e
                         num_dirty += 1
         last_end[d] = end
