@@ -30,8 +30,11 @@ class Budget(NamedTuple):
     reorder_work: int
 
     def for_size(self, num_actions: int) -> Budget:
-        """Return the budget for an instance of about that many actions: small ones are searched through sooner."""
-        share = min(1.0, num_actions / FULL_SIZE)
+        """Return the budget for an instance of about that many actions.
+
+        Small ones are searched through sooner; in large ones an action costs more time.
+        """
+        share = min(1.0, num_actions / FULL_SIZE) if num_actions < LARGE else LARGE_SHARE
         if share == 1.0:
             return self
         return Budget(
@@ -46,6 +49,8 @@ class Budget(NamedTuple):
 
 MILLION: Final = 1_000_000
 FULL_SIZE: Final = 500  # actions of a step from which on an effort is spent whole
+LARGE: Final = 3000
+LARGE_SHARE: Final = 0.8
 
 BUDGETS: Final[dict[Effort, Budget]] = {
     "quick": Budget(2.0, 0.2, 0.1, 12 * MILLION, ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)), 4 * MILLION),
