@@ -166,8 +166,7 @@ def _warnings(layer: Layer, measured: Measured, architecture: Architecture, requ
             " bytes are far above theirs"
         )
     tied_head = layer.role == "head" and any(0 in group for group in architecture.tied)
-    shares = any(isinstance(block, Shared) for block in layer.blocks)
-    if not tied_head and not shares and measured.parameters != layer.parameters:
+    if not tied_head and not _shares(layer) and measured.parameters != layer.parameters:
         found.append(
             f"{layer.kind}: transformers' layer has {measured.parameters} parameters, the config says"
             f" {layer.parameters}"
@@ -233,10 +232,15 @@ def _kind(layer: Layer, measured: Measured, hardware: str, state_bytes: int) -> 
         "weight_activation_bytes": measured.weight_activation_bytes,
         "output_bytes": measured.output_bytes * (1 if layer.role == "head" else layer.carried),
         "workspace_bytes": measured.workspace_bytes,
-        **({} if measured.splittable else {"splittable": False}),
+        **({} if measured.splittable and not _shares(layer) else {"splittable": False}),
         **({} if layer.role == "decoder" else {"role": layer.role}),
         "times": {hardware: times},
     }
+
+
+def _shares(layer: Layer) -> bool:
+    """Return whether a layer has shared blocks: a stage that uses their weights twice cannot be split."""
+    return any(isinstance(block, Shared) for block in layer.blocks)
 
 
 def _rounded(milliseconds: float) -> float:

@@ -20,8 +20,10 @@ from octopipe_cli.profiling.measure_kernels import fuse
 
 #: Torch's names of number formats.
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+#: Families that transformers has under another name.
+SAME_AS = {"kimi_k2": "deepseek_v3"}
 #: Keys that say how a checkpoint is stored or loaded, not what the model is.
-LOADING = ("auto_map", "quantization_config", "torch_dtype", "dtype", "_name_or_path", "architectures")
+LOADING = ("auto_map", "quantization_config", "torch_dtype", "dtype", "_name_or_path", "architectures", "pad_token_id")
 NESTED = ("text_config", "llm_config", "language_config")
 
 
@@ -72,12 +74,12 @@ def pieces_of(
 
     model = _meta_model(document, architecture, dtype)
     decoder = [layer for layer in architecture.layers if layer.role == "decoder"]
-    layers = _layer_list(model, len(decoder), architecture)
+    base, layers = _layer_list(model, len(decoder), architecture)
     first = {layer.kind: index for index, layer in reversed(list(enumerate(decoder)))}
     ids = torch.randint(0, architecture.vocabulary, (batch, length), device=device)
     for part in _outside(model, layers):
         _materialise(model, part, device, recurse=False)
-    calls = _captured_calls(model, layers, ids)
+    calls = _captured_calls(model, base, layers, ids)
     for kind, layer in architecture.kinds.items():
         if layer.role == "embedding":
             embedding = model.get_input_embeddings()
@@ -101,6 +103,7 @@ def _meta_model(document: Document, architecture: Architecture, dtype: str) -> A
     transformers.logging.set_verbosity_error()
     values = _text_values(document)
     family = values.pop("model_type", None) or architecture.family
+    family = SAME_AS.get(family, family)
     if family not in transformers.CONFIG_MAPPING:
         raise InputError(
             f"transformers {transformers.__version__} has no model of the type {quoted(family)}",
@@ -111,7 +114,7 @@ def _meta_model(document: Document, architecture: Architecture, dtype: str) -> A
         config.use_cache = False
         with torch.device("meta"):
             model = transformers.AutoModelForCausalLM.from_config(config, dtype=getattr(torch, DTYPES[dtype]))
-    except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, ImportError, AssertionError) as error:
         raise InputError(
             f"transformers {transformers.__version__} cannot build this model: {_first_line(error)}",
             found=quoted(family),
@@ -134,8 +137,8 @@ def _first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).strip().splitlines()[0]
 
 
-def _layer_list(model: Any, count: int, architecture: Architecture) -> Any:
-    """Return the list of decoder layers: the outermost one of the right length."""
+def _layer_list(model: Any, count: int, architecture: Architecture) -> tuple[Any, Any]:
+    """Return the module that holds the decoder layers, and their list: the outermost one of the right length."""
     import torch
 
     lists = [(name, part) for name, part in model.named_modules() if isinstance(part, torch.nn.ModuleList)]
@@ -147,7 +150,8 @@ def _layer_list(model: Any, count: int, architecture: Architecture) -> Any:
             expected=f"{count}, as read from {architecture.name} ({architecture.family})",
             remedy="use `octopipe profile estimate`",
         )
-    return model.get_submodule(min(fitting)[1])
+    _, name = min(fitting)
+    return model.get_submodule(name.rpartition(".")[0]), model.get_submodule(name)
 
 
 def _outside(model: Any, layers: Any) -> list[Any]:
@@ -167,11 +171,10 @@ def _materialise(model: Any, module: Any, device: str, recurse: bool = True) -> 
     torch.manual_seed(0)
     module.to_empty(device=device, recurse=recurse)
     with torch.no_grad():
+        for tensor in _own_tensors(module, recurse):  # what the class leaves as it is must be a number too
+            tensor.fill_(1) if isinstance(tensor, torch.nn.Parameter) or tensor.is_floating_point() else tensor.zero_()
         for part in module.modules() if recurse else (module,):
             model._init_weights(part)
-        for tensor in _own_tensors(module, recurse):
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                tensor.normal_(0.0, 0.02)
 
 
 @dataclass
@@ -184,7 +187,7 @@ class _Calls:
     output: Any
 
 
-def _captured_calls(model: Any, layers: Any, ids: Any) -> _Calls:
+def _captured_calls(model: Any, base: Any, layers: Any, ids: Any) -> _Calls:
     """Run the model with layers that hand their input on and return what it called, and how.
 
     Layers return a tensor, or a tuple of which it is the first: which, is found by trying.
@@ -196,7 +199,7 @@ def _captured_calls(model: Any, layers: Any, ids: Any) -> _Calls:
     for form in forms:
         try:
             with torch.no_grad():
-                calls = _run_captured(model, layers, ids, form)
+                calls = _run_captured(model, base, layers, ids, form)
         except (ValueError, TypeError, IndexError, AttributeError, RuntimeError) as error:
             problem = problem or error
             continue
@@ -207,8 +210,7 @@ def _captured_calls(model: Any, layers: Any, ids: Any) -> _Calls:
     raise InputError(f"cannot run this model of transformers layer by layer{why}") from problem
 
 
-def _run_captured(model: Any, layers: Any, ids: Any, form: Callable[[Any], Any]) -> _Calls:
-    base = model.base_model
+def _run_captured(model: Any, base: Any, layers: Any, ids: Any, form: Callable[[Any], Any]) -> _Calls:
     calls = _Calls([], [], base, None)
 
     def passing(*arguments: Any, **named: Any) -> Any:

@@ -39,7 +39,7 @@ class Measured:
     workspace_bytes
         The most that F, I or B need beyond that.
     parameters
-        Weights of the module that was run.
+        Weights of the module that was run, as a checkpoint holds them: buffers that no gradient trains with them.
     """
 
     milliseconds: Passes
@@ -96,7 +96,7 @@ def measure_piece(piece: Piece, device: str, repeats: int) -> Measured:
         after_input,
         0 if piece.role == "head" else output,
         _workspace(piece, device, after_forward, takes_gradient and why == ""),
-        sum(weight.numel() for weight in piece.parameters),
+        sum(tensor.numel() for tensor in piece.module.state_dict().values()),
     )
 
 

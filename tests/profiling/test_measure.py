@@ -56,6 +56,8 @@ def estimated(folder: Path, config: dict[str, Any]) -> dict[str, tuple[int, int]
         (tiny_configs.GEMMA, ["embedding", "attention_mlp", "head"]),
         (tiny_configs.BAMBA, ["embedding", "mamba_mlp", "attention_mlp", "head"]),
         (tiny_configs.JAMBA, ["embedding", "mamba_mlp", "mamba_moe", "attention_mlp", "head"]),
+        (tiny_configs.FALCON_H1, ["embedding", "attention_mamba_mlp", "head"]),
+        (tiny_configs.LLAMA4, ["embedding", "chunked_attention_moe", "head"]),
     ],
     ids=lambda value: value["model_type"] if isinstance(value, dict) else "",
 )
@@ -161,6 +163,18 @@ def test_depths_that_transformers_does_not_build_are_left_out(tmp_path: Path) ->
     assert list(profile.kinds) == ["embedding", "attention_mlp", "attention_moe", "head"]
     assert profile.num_layers == 5
     assert profile.rules.tied == []
+
+
+def test_shared_blocks_are_not_split(tmp_path: Path) -> None:
+    result = measured(tmp_path, tiny_configs.ZAMBA2)
+    assert all(found.splittable for found in result.kinds.values())  # one layer alone could be
+    kinds = profile_of(result).kinds
+    shared = "shared_attention_mlp_mamba"
+    names = ["embedding", "mamba", shared, f"{shared}_2", "head"]
+    assert {name: kind.splittable for name, kind in kinds.items()} == {name: shared not in name for name in names}
+    # the embeddings travel with the hidden states
+    assert kinds["mamba"].output_bytes == 2 * 4 * LENGTH * BATCH * 64
+    assert not any("parameters" in warning for warning in result.warnings)
 
 
 def test_tied_layers_stay_tied(tmp_path: Path) -> None:
