@@ -276,8 +276,8 @@ def quick_bound(costs, n, num_microbatches, step, by_span, scratch):  # type: ig
     """Return a lower bound on the step time (or span) of any schedule of n stages; NEVER where a rank has none.
 
     For each rank: it starts when the first micro-batch arrives, works off its load, and after its last F or backward
-    the way back to stage 0 and its W remain (design, section 5.1). `scratch`: shape (4, ranks); its first row holds each
-    rank's own bound afterwards.
+    the way back to stage 0 and its W remain (design, section 5.1). `scratch`: shape (4, ranks); its first row holds
+    each rank's own bound afterwards.
     """
     num_ranks = step.shape[0]
     times, fused, lags = costs.times, costs.fused, costs.lags
