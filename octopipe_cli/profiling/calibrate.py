@@ -212,7 +212,7 @@ def calibrate(
 
 
 def _pairs(old: Times, measured: MeasuredTimes) -> list[tuple[str, float, float]]:
-    """Return (time, what the profile has, what was measured); B only where I and W were not measured, or it has one."""
+    """Return (time, what the profile has, what was measured) for every measured time."""
     pairs = []
     for name in PASSES:
         wanted = getattr(measured, name)
