@@ -54,7 +54,8 @@ def make_plan(
     LimitError
         Where no plan was found.
     """
-    planner = Planner(profile.value, cluster.value, request, jobs, time_limit_s, observer, stop or threading.Event())
+    stop = stop or threading.Event()
+    planner = Planner(profile.value, cluster.value, request, jobs, time_limit_s, observer, stop, budget)
     best, rows, bound = planner.search()
     stopped_by = planner.stopped_by(planner.value(best.timeline)[0])
     plan = plan_record(profile, cluster, request, best.assignment, best.timeline, bound, rows, stopped_by)
