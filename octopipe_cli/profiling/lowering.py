@@ -118,12 +118,18 @@ def moe(block: Moe, setting: Setting, keep_input: bool = True) -> list[Operation
     Every device has 1 / expert-parallel of the experts and, balanced, `active` rows for each of its own positions.
     Dispatch and combination permute the rows and pass them by all-to-all within the expert-parallel group
     (2006.16668); the router works in fp32 on every device's shard of the sequence.
+
+    Kept beside what the experts keep, T positions on the device with k experts each: the experts' outputs, 2 T k h
+    bytes, since the combination weighs them with the router's probabilities, whose gradient is their product with the
+    sum's; of the routing the fp32 softmax, 4 bytes an expert, and for every row its weight in fp32, as chosen and
+    permuted, and four indices of 8 bytes: the expert chosen, the permutation and back, the row's position (measured).
     """
     spread = setting.expert_parallel
     rows = setting.tokens * block.active
     width = block.hidden if block.latent is None else block.latent
     sharded = setting.sharded_tokens
     own = block.experts // spread
+    routed = 4 * sharded * (block.experts + block.zero_experts) + (2 * 4 + 4 * 8) * sharded * block.active
     operations = [
         projection(
             setting,
@@ -135,7 +141,12 @@ def moe(block: Moe, setting: Setting, keep_input: bool = True) -> list[Operation
             keep_input=keep_input,
         ),
         elementwise(
-            "routing", 8 * sharded * block.experts, 8 * sharded * block.experts, 16 * sharded * block.experts, kernels=6
+            "routing",
+            8 * sharded * block.experts,
+            8 * sharded * block.experts,
+            16 * sharded * block.experts,
+            kept=routed,
+            kernels=6,
         ),
     ]
     if block.latent is not None:
@@ -146,7 +157,7 @@ def moe(block: Moe, setting: Setting, keep_input: bool = True) -> list[Operation
     permuted = (moving("permute", 2 * dispatched, 2),)
     operations.append(Operation("dispatch", (*permuted, *passed), (*passed, *permuted)))
     operations += mlp(block.expert, setting, True, rows, max(1, own))
-    operations.append(Operation("combine", (*passed, *permuted), (*permuted, *passed)))
+    operations.append(Operation("combine", (*passed, *permuted), (*permuted, *passed), kept_bytes=dispatched))
     if block.latent is not None:
         operations.append(projection(setting, "latent up", width, block.hidden, rows=sharded))
     if block.shared is not None:
@@ -192,7 +203,8 @@ def head(block: Head, setting: Setting) -> list[Operation]:
 
     Logits are cut over the vocabulary and turned into fp32, whose softmax is kept: 4 s b v bytes (2205.05198 section
     4.1, Megatron's vocab-parallel cross-entropy). Loss, forward: convert, maximum, subtract, exponential and sum,
-    divide: 30 bytes a logit; backward: subtract and scale, convert back: 18.
+    divide: 30 bytes a logit; backward: subtract and scale, convert back: 18. I frees the softmax: it leaves W the
+    projection's input and the gradient of its logits, 2 bytes each.
     """
     tokens, degree = setting.tokens * block.predictions, setting.tensor_parallel
     width = block.hidden if block.width is None else block.width
@@ -204,6 +216,7 @@ def head(block: Head, setting: Setting) -> list[Operation]:
         (moving("loss", 30 * logits, 8), *reduced, *reduced, *reduced),
         (moving("loss", 18 * logits, 4),),
         kept_bytes=4 * logits,
+        freed_bytes=4 * logits,
         workspace_bytes=(4 + ELEMENT) * logits,
     )
     return [

@@ -111,10 +111,11 @@ def activation_bytes(operations: Iterable[Operation]) -> int:
 def weight_activation_bytes(operations: Iterable[Operation]) -> int:
     """Return what a micro-batch keeps from I to W in PyTorch's split backward.
 
-    I frees nothing and adds the gradient of every output of an operation with weights (torch.distributed.pipelining's
-    stage_backward_input; measured).
+    I keeps the graph before any weights and adds the gradient of every output of an operation with weights. It frees
+    what has no weights behind it, the loss: the head keeps its inputs and the gradients of norm and logits
+    (torch.distributed.pipelining's stage_backward_input; measured).
     """
-    return sum(operation.kept_bytes + operation.gradient_bytes for operation in operations)
+    return sum(operation.kept_bytes - operation.freed_bytes + operation.gradient_bytes for operation in operations)
 
 
 def least_weight_activation_bytes(operations: Iterable[Operation]) -> int:

@@ -79,6 +79,8 @@ class Operation:
         What it newly keeps from F to I (or B): a tensor that two operations need is counted once.
     weight_bytes
         How much of that only W needs, in the end: the inputs of its matrix products.
+    freed_bytes
+        How much of that I frees: all of what lies behind the last weights of a pipeline, the loss.
     gradient_bytes
         The gradient of its output, which W needs too; 0 where it has no weights.
     workspace_bytes
@@ -91,6 +93,7 @@ class Operation:
     weight: tuple[Step, ...] = ()
     kept_bytes: int = 0
     weight_bytes: int = 0
+    freed_bytes: int = 0
     gradient_bytes: int = 0
     workspace_bytes: int = 0
 

@@ -72,6 +72,44 @@ def test_split_backward_keeps_everything_and_gradients_of_outputs() -> None:
     assert least_weight_activation_bytes(operations) == unit * (512 + 2048 + 1024 + 512)
 
 
+def test_the_losss_softmax_is_free_after_the_inputs_gradient() -> None:
+    setting = Setting(128, 2, 4, sequence_parallel=True)
+    operations = lower(Layer("head", (Norm(512), Head(32000, 512)), "head"), setting, 512)
+    inputs, logits = 2 * 128 * 2 * 512 // 4, 2 * 128 * 2 * 32000 // 4
+    # inputs of norm and projection, the gradients of their outputs: logits in bf16, no longer in fp32
+    assert weight_activation_bytes(operations) == 3 * inputs + logits == 4_292_608
+    assert least_weight_activation_bytes(operations) == inputs + logits
+
+
+def test_experts_keep_their_outputs_and_the_routing() -> None:
+    setting = Setting(128, 2, sequence_parallel=False)
+    operations = lower(Layer("moe", (Moe(64, 8, 2, 32),)), setting, 64)
+    positions, rows = 256, 512
+    router = 2 * positions * 64
+    routing = 4 * positions * 8 + rows * (2 * 4 + 4 * 8)
+    experts = 2 * rows * (64 + 2 * 32 + 32)  # up's input, both halves, down's input
+    outputs = 2 * rows * 64
+    assert activation_bytes(operations) == router + routing + experts + outputs == 290_816
+    gradients = 2 * positions * 8 + 2 * rows * (2 * 32 + 64)  # of logits, of up's and down's outputs
+    assert weight_activation_bytes(operations) == 290_816 + gradients == 425_984
+    # neither the outputs nor the routing is a factor of a weight's gradient
+    assert least_weight_activation_bytes(operations) == router + 2 * rows * (64 + 32) + gradients
+
+
+@pytest.mark.parametrize(
+    ("block", "degree", "outputs", "routing"),
+    [
+        (Moe(64, 8, 2, 32), 4, 2 * 128 * 64, 4 * 64 * 8 + 40 * 128),
+        (Moe(64, 8, 2, 32, latent=16), 1, 2 * 512 * 16, 4 * 256 * 8 + 40 * 512),
+        (Moe(64, 8, 2, 32, zero_experts=3), 1, 2 * 512 * 64, 4 * 256 * 11 + 40 * 512),
+    ],
+    ids=["cut with the sequence", "in the latent's width", "experts that do nothing"],
+)
+def test_outputs_and_routing_of_experts(block: Moe, degree: int, outputs: int, routing: int) -> None:
+    operations = {each.name: each for each in lower(Layer("moe", (block,)), Setting(128, 2, degree), 64)}
+    assert (operations["combine"].kept_bytes, operations["routing"].kept_bytes) == (outputs, routing)
+
+
 @pytest.mark.parametrize(
     ("more", "each"),
     [
