@@ -11,7 +11,11 @@ from octopipe_cli import __version__
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run octopipe on the arguments (default: the process's own) and leave with its exit code."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    try:
+        code = run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:  # while the first modules are imported
+        code = 130
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,16 @@ class Format(str, Enum):
 
 def emit(text: str) -> None:
     """Print a payload on stdout; where its reader has gone away the command goes on in silence."""
-    try:
+    with _reader_may_be_gone():
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _reader_may_be_gone() -> Iterator[None]:
+    """Within it a closed pipe on stdout is passed over in silence, and any other failure is the user's to mend."""
+    try:
+        yield
     except BrokenPipeError:
         failures.close_stdout()
     except OSError as error:
@@ -60,7 +68,9 @@ def emit_plan(plan: Plan, format: Format, with_gantt: bool, stderr: bool = False
     if format is Format.json:
         text = json.dumps(report_document(plan, timeline), indent=2, ensure_ascii=False)
     else:
-        text = _chart_and_report(plan, timeline, with_gantt, stderr)
+        text = ""
+        with _reader_may_be_gone():  # rich flushes the stream it renders for
+            text = _chart_and_report(plan, timeline, with_gantt, stderr)
     (note if stderr else emit)(text)
 
 
@@ -82,13 +92,8 @@ def warn(text: str) -> None:
 
 def save(file: str, text: str) -> None:
     """Write a file whole or not at all; ``-`` is stdout, whose reader may go away."""
-    try:
+    with _reader_may_be_gone():
         write_whole(file, text)
-    except BrokenPipeError:
-        failures.close_stdout()
-    except OSError as error:
-        failures.close_stdout()
-        raise InputError(f"cannot write to standard output: {error.strerror or error}") from None
 
 
 def check_not_an_input(output: str, inputs: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from octopipe_cli.cluster import Cluster
+from octopipe_cli.errors import InvalidPlanError
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan, Request
 from octopipe_cli.profile import Profile
@@ -59,5 +60,8 @@ def make_plan(
     best, rows, bound = planner.search()
     stopped_by = planner.stopped_by(planner.value(best.timeline)[0])
     plan = plan_record(profile, cluster, request, best.assignment, best.timeline, bound, rows, stopped_by)
-    check(plan, profile, cluster)
+    try:
+        check(plan, profile, cluster)
+    except InvalidPlanError as error:
+        raise AssertionError(f"the search made a plan that does not hold: {error}") from error
     return plan

@@ -221,6 +221,8 @@ def try_rules(tables, num_microbatches, overhead, modes, rules, bench, first, la
     n = current.head[0]
     num_ranks = bench.step.shape[0]
     costs, step, memory, scratch = bench.costs, bench.step, bench.memory, bench.scratch
+    if tables.together.shape[0] > 0 and not shares_ranks(tables, current.cuts, current.ranks, n):
+        return
     if not price(
         tables, current.cuts, current.ranks, current.recompute, current.fuse, n, overhead, costs, step, memory
     ):
@@ -276,7 +278,8 @@ def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, mos
                 _bring_together(trial, tables.together, random)
             if _crowded(trial, num_ranks, most_on_rank, bench.ranks[0]):
                 continue
-        elif tables.together.shape[0] > 0 and not shares_ranks(tables, trial.cuts, trial.ranks, trial.head[0]):
+        # A stage that holds layers of two groups may have left the first one.
+        if tables.together.shape[0] > 0 and not shares_ranks(tables, trial.cuts, trial.ranks, trial.head[0]):
             continue
         n = trial.head[0]
         if not price(tables, trial.cuts, trial.ranks, trial.recompute, trial.fuse, n, overhead, costs, step, memory):

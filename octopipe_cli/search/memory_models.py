@@ -17,6 +17,7 @@ from octopipe_cli.pipeline import Assignment
 from octopipe_cli.plan import Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.atoms import AtomBytes, AtomTable
+from octopipe_cli.search.solver import new_solver
 
 NO_LIMIT: Final = 2**60
 MOST_STATES: Final = 500
@@ -262,11 +263,11 @@ class CountModel:
         """Return a proven lower bound on the excess in bytes; 0 says nothing."""
         # Raising the bound from below settles small cases at once, where CP-SAT's usual search may creep up byte by
         # byte; large ones are for the usual search.
-        solver = _solver(deterministic_time / 8)
+        solver = new_solver(deterministic_time / 8)
         solver.parameters.use_objective_lb_search = True
         status = solver.solve(self.model)
         if status not in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
-            solver = _solver(deterministic_time)
+            solver = new_solver(deterministic_time)
             status = solver.solve(self.model)
         if status == cp_model.INFEASIBLE:
             return 0
@@ -358,7 +359,7 @@ class LayerModel:
 
     def solve(self, deterministic_time: float) -> tuple[int, tuple[list[int], list[bool]] | None]:
         """Return the proven least excess in bytes, and for each atom its rank and whether it is recomputed."""
-        solver = _solver(deterministic_time)
+        solver = new_solver(deterministic_time)
         status = solver.solve(self.model)
         if status == cp_model.INFEASIBLE:
             return 0, None
@@ -369,11 +370,3 @@ class LayerModel:
         if len(self.case.choices) == 1:
             return bound, (ranks, [self.case.choices[0]] * len(ranks))
         return bound, (ranks, [bool(solver.boolean_value(self.again[r][a])) for a, r in enumerate(ranks)])
-
-
-def _solver(deterministic_time: float) -> cp_model.CpSolver:
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = deterministic_time
-    return solver

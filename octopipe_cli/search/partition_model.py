@@ -12,6 +12,7 @@ from octopipe_cli.cluster import Cluster
 from octopipe_cli.plan import Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.atoms import AtomTable, build_atoms
+from octopipe_cli.search.solver import new_solver
 
 #: How far cuts may move from where the search begins, in atoms; the next width is tried where one has no answer.
 WINDOWS: Final = (5, 15, 10_000)
@@ -207,14 +208,11 @@ class PartitionModel:
             for positions, p in zip(self.at, best or self.begin, strict=True):
                 for q, variable in positions.items():
                     self.model.add_hint(variable, p == q)
-            solver = cp_model.CpSolver()
-            solver.parameters.num_workers = 1
-            solver.parameters.random_seed = 0
+            solver = new_solver(share)
             solver.parameters.cp_model_probing_level = 0
             solver.parameters.linearization_level = 0
             solver.parameters.interleave_search = neighbourhoods
             solver.parameters.use_lns_only = neighbourhoods
-            solver.parameters.max_deterministic_time = share
             status = solver.solve(self.model)
             budget -= float(solver.response_proto.deterministic_time)
             if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):

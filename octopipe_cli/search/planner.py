@@ -225,6 +225,11 @@ class Planner:
         return Scheduled(plan.assignment, timeline)
 
     def _none_found(self) -> LimitError:
+        if not any(member.memory_limit_bytes for member in self.cluster.members):
+            return LimitError(
+                "no plan was found that keeps the profile's rules and the request",
+                remedy="allow more stages a rank, free placement, or more effort (--effort thorough)",
+            )
         return LimitError(
             "no plan was found that fits, though none is proven impossible",
             remedy="allow recomputation (--recompute auto), more effort (--effort thorough), more memory or more ranks",

@@ -22,6 +22,7 @@ from octopipe_cli.bounds import plan_bound_ns, plan_span_bound_ns
 from octopipe_cli.plan import Objective, Orders
 from octopipe_cli.search.incumbent import Incumbent, ascending
 from octopipe_cli.search.order_model import OrderModel
+from octopipe_cli.search.solver import new_solver
 from octopipe_cli.search.window import Window
 from octopipe_cli.simulate import Timeline, simulate
 
@@ -142,12 +143,9 @@ class _Polish:
     def _solve(self, model: OrderModel, budget: float) -> Orders | None:
         if model.hopeless or self._over():
             return None
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
+        solver = new_solver(min(budget, self.time_left))
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.symmetry_level = 0
-        solver.parameters.max_deterministic_time = min(budget, self.time_left)
         if math.isfinite(self.deadline):
             solver.parameters.max_time_in_seconds = max(0.01, self.deadline - time.monotonic())
         with self._watched(solver):

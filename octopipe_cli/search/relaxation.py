@@ -19,6 +19,7 @@ from octopipe_cli.cluster import Cluster
 from octopipe_cli.plan import Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.atoms import AtomTable, build_atoms
+from octopipe_cli.search.solver import new_solver
 
 #: How many atoms past its earliest a position's opening is told apart; later ones count as one.
 OPENING_WINDOW: Final = 12
@@ -183,12 +184,9 @@ def _solve(
     model: cp_model.CpModel, deterministic_time: float, time_limit_s: float, stop: Callable[[], bool] | None
 ) -> tuple[int, bool, float]:
     """Return the certified bound on a model's objective, whether it was solved, and the deterministic time it took."""
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
+    solver = new_solver(deterministic_time)
     solver.parameters.linearization_level = 2
     solver.parameters.cp_model_probing_level = 0
-    solver.parameters.max_deterministic_time = deterministic_time
     if math.isfinite(time_limit_s):
         solver.parameters.max_time_in_seconds = time_limit_s
     if stop is not None:

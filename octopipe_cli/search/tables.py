@@ -96,7 +96,7 @@ def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables
         per_kind = {name: layer_times(kind.times[hardware], speed) for name, kind in profile.kinds.items()}
         for layer, name in enumerate(profile.layer_kinds):
             times[:, grade, layer + 1] = _columns(per_kind[name])
-    _check_range(times, cluster, request)
+    _check_range(times, profile, cluster, request)
     np.cumsum(times, axis=2, out=times)
     rows: list[list[int]] = [
         [kind.activation_bytes for kind in kinds],
@@ -129,7 +129,7 @@ def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables
             [UNLIMITED if m.memory_limit_bytes is None else m.memory_limit_bytes for m in members], np.int64
         ),
         legal=legal,
-        together=_groups(profile.rules.same_rank),
+        together=_groups(_merged(profile.rules.same_rank)),
         tied=_groups(profile.rules.tied),
     )
 
@@ -138,27 +138,33 @@ def _columns(times: LayerTimes) -> list[int]:
     return [times.forward, times.input, times.weight, times.backward, times.step]
 
 
+def _merged(groups: list[list[int]]) -> list[list[int]]:
+    """Return groups without overlaps: those that share a layer are one."""
+    merged: list[set[int]] = []
+    for group in groups:
+        touching = [other for other in merged if other & set(group)]
+        merged = [other for other in merged if other not in touching] + [set(group).union(*touching)]
+    return [sorted(group) for group in merged]
+
+
 def _groups(groups: list[list[int]]) -> Ints:
     width = max(map(len, groups), default=0)
     return np.array([group + [-1] * (width - len(group)) for group in groups], np.int64).reshape(len(groups), width)
 
 
-def _check_range(times: Ints, cluster: Cluster, request: Request) -> None:
+def _check_range(times: Ints, profile: Profile, cluster: Cluster, request: Request) -> None:
     """Refuse what would overflow: twice the whole step on one rank, overheads and transfers too, is below 2^59."""
     layers = times.shape[2]
+    size = max(kind.output_bytes for kind in profile.kinds.values())
     work = float(times.max(axis=1).astype(np.float64).sum()) + 4.0 * layers * cluster.action_overhead_ns
     links = [cluster.links.within_node, cluster.links.between_nodes, *cluster.links.pairs]
-    waits = (
-        2.0
-        * layers
-        * max(link.transfer_ns(2**50) if link.bandwidth_gb_per_s else link.latency_us * 1e3 for link in links)
-    )
-    if 2.0 * request.num_microbatches * (work + min(waits, 1e17)) > float(1 << 59):
+    work += 2.0 * layers * max(link.transfer_ns(size) for link in links)
+    if 2.0 * request.num_microbatches * work > float(1 << 59):
         raise InputError(
             "the step would take longer than can be reckoned with",
-            found=f"{request.num_microbatches * work / 3.6e12:.0f} hours of work",
-            expected="less than 40,000 hours",
-            remedy="check that times are in milliseconds and overheads and latencies in microseconds",
+            found=f"up to {request.num_microbatches * work / 3.6e12:,.0f} hours of work and transfers",
+            expected="at most 80,000 hours",
+            remedy="check that times are in milliseconds, overheads and latencies in microseconds, bandwidths in GB/s",
         )
 
 
