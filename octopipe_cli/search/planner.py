@@ -28,6 +28,8 @@ from octopipe_cli.simulate import Timeline, simulate
 
 Observer = Callable[[Progress], None]
 
+# Where memory is short a better order is worth enough to change which partition is best.
+POLISHED_UNDER_LIMITS = 3
 # Temperatures of the first round and of reordering, as shares of a rank's even share of the work.
 FIRST_HEAT = 0.002
 LAST_HEAT = 0.0003
@@ -105,12 +107,14 @@ class Planner:
                 plans = [Scheduled(row.assignment, row.timeline) for row in rows if self._may_serve(row)]
                 plans += self._serial_plans() if tuner.limited or not plans else []
                 found = self._tune(tuner, plans, pending)
-            plans = self._scheduled(tuner, found) + plans
+            most = POLISHED_UNDER_LIMITS if tuner.limited else 1
+            plans = [self._scheduled(tuner, entry) for entry in found[:most]] + plans
             if not plans:
                 raise self._none_found()
-            best = min(plans, key=lambda plan: self.value(plan.timeline))
             self.phase = "polishing"
-            best = self._polished(best)
+            plans.sort(key=lambda plan: self.value(plan.timeline))
+            polished = [self._polished(plan) for plan in plans[:most]]
+            best = min(polished, key=lambda plan: self.value(plan.timeline))
         assert self.bound is not None
         return best, rows, self.bound
 
@@ -197,11 +201,9 @@ class Planner:
         assignments = [assignment for assignment in made if assignment is not None]
         return tuner.first_look(assignments, [None] * len(assignments), self.budget.first_work)
 
-    def _scheduled(self, tuner: Tuner, found: list[Found]) -> list[Scheduled]:
-        """Return the best partition's plan, exactly as the simulator has it, its order polished."""
-        if not found:
-            return []
-        assignment, orders = found[0].assignment, tuner.orders(found[0])
+    def _scheduled(self, tuner: Tuner, found: Found) -> Scheduled:
+        """Return a partition's plan, exactly as the simulator has it."""
+        assignment, orders = found.assignment, tuner.orders(found)
         if self.request.placement == "free" and _interchangeable(self.cluster):
             assignment, orders = _in_order_of_appearance(assignment, orders)
         pipeline = build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
@@ -209,7 +211,7 @@ class Planner:
         assert timeline.fits, "the list scheduler left a rank's memory"
         if self.request.backward == "split":
             timeline = fuse_neighbours(timeline, self.value)
-        return [Scheduled(assignment, timeline)]
+        return Scheduled(assignment, timeline)
 
     def _polished(self, plan: Scheduled) -> Scheduled:
         """Return a plan with a better order where CP-SAT finds one."""
