@@ -102,7 +102,7 @@ def _too_little(case: MemoryCase, excess: int) -> InfeasibleError:
     if case.request.recompute == "none":
         remedy = f"allow recomputation (--recompute auto); {remedy}"
     return InfeasibleError(
-        f"no plan fits: rank {rank} would need at least {_gib(need)} GiB of its {_gib(limits[rank])} GiB"
+        f"no plan fits: rank {rank} would need at least {_amounts(need, limits[rank])}"
         f"{even[case.request.recompute]}{alike}",
         found=f"{limits[rank]} bytes on rank {rank}",
         expected=f"at least {need} bytes, for the layers' state and one micro-batch",
@@ -110,8 +110,13 @@ def _too_little(case: MemoryCase, excess: int) -> InfeasibleError:
     )
 
 
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.1f}" if size >= 2**27 else f"{size / 2**30:.2g}"
+def _amounts(need: int, limit: int) -> str:
+    """Return a need and a smaller limit in words, in GiB as long as a few digits tell them apart, else in bytes."""
+    for digits in (1, 2, 3):
+        larger, smaller = (f"{size / 2**30:.{digits}f}" for size in (need, limit))
+        if larger != smaller:
+            return f"{larger} GiB of its {smaller} GiB"
+    return f"{need} bytes of its {limit} bytes"
 
 
 def _small(case: MemoryCase) -> bool:

@@ -16,6 +16,7 @@ from octopipe_cli.errors import InfeasibleError
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Request
 from octopipe_cli.profile import Profile, profile_from_document
+from octopipe_cli.search import least_memory
 from octopipe_cli.search.least_memory import check_feasible, roomiest_assignments, serial_need_bytes, serial_orders
 from octopipe_cli.simulate import simulate
 
@@ -117,3 +118,16 @@ def test_against_every_assignment(seed: int) -> None:
     allowed = set(every)
     assert set(found) <= allowed
     assert any(fits(profile, cluster, assignment) for assignment in found) == possible
+
+
+@pytest.mark.parametrize(
+    ("need", "limit", "words"),
+    [
+        (10 * 2**30, 9 * 2**30, "10.0 GiB of its 9.0 GiB"),
+        (80 * 2**30 + 2**25, 80 * 2**30, "80.03 GiB of its 80.00 GiB"),
+        (80 * 2**30 + 1, 80 * 2**30, "85899345921 bytes of its 85899345920 bytes"),
+        (1117, 1116, "1117 bytes of its 1116 bytes"),
+    ],
+)
+def test_a_lack_is_told_in_figures_that_differ(need: int, limit: int, words: str) -> None:
+    assert least_memory._amounts(need, limit) == words
