@@ -64,11 +64,12 @@ def check_feasible(profile: Profile, cluster: Cluster, request: Request) -> None
     if contiguous is not None and contiguous.least_excess <= 0:
         return
     excess = 0
-    if request.max_stages_per_rank == 1 and contiguous is not None and contiguous.proven:
+    one_each = request.max_stages_per_rank == 1 or case.table.num_atoms == cluster.num_ranks
+    if one_each and contiguous is not None and contiguous.proven:
         excess = contiguous.least_excess
     if excess <= 0:
         excess = CountModel(case).least_excess(COUNT_TIME)
-    if excess <= 0 and _small(case) and request.placement == "free":
+    if excess <= 0 and _small(case):  # what no placement allows, cyclic and V don't
         excess = LayerModel(case).solve(LAYER_TIME)[0]
     if excess > 0:
         raise _too_little(case, excess)

@@ -131,3 +131,16 @@ def test_against_every_assignment(seed: int) -> None:
 )
 def test_a_lack_is_told_in_figures_that_differ(need: int, limit: int, words: str) -> None:
     assert least_memory._amounts(need, limit) == words
+
+
+def test_as_many_pieces_as_ranks_leave_one_stage_a_rank_under_any_placement() -> None:
+    """Layers of 4 and 1 GiB of state on ranks of 2 and 5 GiB: only free placement can swap them."""
+    times = {"gpu": {"forward_ms": 1, "backward_input_ms": 1, "backward_weight_ms": 1}}
+    kinds = {name: {"state_bytes": size, "times": times} for name, size in (("big", 4 * GIB), ("small", GIB))}
+    document = {"schema": "octopipe.profile", "version": 1, "name": "two", "kinds": kinds, "layers": ["big", "small"]}
+    ranks = [{"hardware": "gpu", "memory_gib": 2}, {"hardware": "gpu", "memory_gib": 5}]
+    spec = {"schema": "octopipe.cluster", "version": 1, "name": "unequal", "ranks": ranks}
+    profile, cluster = profile_from_document(document, "p"), cluster_from_document(spec, "c")
+    with pytest.raises(InfeasibleError, match=r"4\.0 GiB of its 2\.0 GiB"):
+        check_feasible(profile, cluster, Request(num_microbatches=2, placement="cyclic"))
+    check_feasible(profile, cluster, Request(num_microbatches=2))
