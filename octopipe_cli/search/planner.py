@@ -12,6 +12,7 @@ from typing import NamedTuple
 from octopipe_cli.classic import ClassicRow, classic_rows
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import LimitError
+from octopipe_cli.list_scheduler import NEVER
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Orders, Request
 from octopipe_cli.profile import Profile
@@ -227,7 +228,7 @@ class Planner:
         return Scheduled(plan.assignment, timeline)
 
     def _none_found(self) -> LimitError:
-        if not any(member.memory_limit_bytes for member in self.cluster.members):
+        if all(member.memory_limit_bytes is None for member in self.cluster.members):
             return LimitError(
                 "no plan was found that keeps the profile's rules and the request",
                 remedy="allow more stages a rank, free placement, or more effort (--effort thorough)",
@@ -268,7 +269,7 @@ class Planner:
             observer(self._progress())
 
     def _progress(self) -> Progress:
-        best = self.watch.best if self.watch.best < 1 << 60 else None
+        best = self.watch.best if self.watch.best < NEVER else None
         return Progress(self.phase, best, self.floor, self.watch.candidates, time.monotonic() - self.began)
 
 
@@ -276,7 +277,7 @@ def _best(found: list[Found]) -> list[Found]:
     """Return entries that have a schedule, the best first, each assignment once."""
     seen = set()
     kept = []
-    for entry in sorted((e for e in found if e.value < 1 << 60), key=lambda entry: entry.value):
+    for entry in sorted((e for e in found if e.value < NEVER), key=lambda entry: entry.value):
         if entry.assignment not in seen:
             seen.add(entry.assignment)
             kept.append(entry)
