@@ -1,0 +1,1 @@
+"""What differs between two plans, as typed changes: nothing here prints."""

@@ -1,0 +1,1 @@
+"""Plans in the formats of engines and viewers: one module a target."""
