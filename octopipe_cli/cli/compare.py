@@ -9,10 +9,10 @@ import typer
 
 from octopipe_cli.cli.inputs import ClusterFile, NumMicrobatches, ProfileFile, check_digests, check_stdin, load_inputs
 from octopipe_cli.cli.output import Format, emit, emit_json
-from octopipe_cli.cli.replay import replay
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan, Recompute, load_plan
+from octopipe_cli.replay import replay
 from octopipe_cli.simulate import Timeline
 
 #: What is taken over from a classic schedule's row.

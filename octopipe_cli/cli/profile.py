@@ -108,7 +108,7 @@ def _text(profile: Profile, totals: dict[str, Any]) -> str:
     """Return a profile as text: a line of facts, tables of times and sizes by kind, where it comes from."""
     from octopipe_cli.render.console import glyphs_of, make_console, rendered
     from octopipe_cli.render.tables import profile_table, work_table
-    from octopipe_cli.render.words import count_text
+    from octopipe_cli.words import count_text
 
     console = make_console()
     glyphs = glyphs_of(console)

@@ -45,8 +45,8 @@ def show(
 
     Example: octopipe show model.plan.json --from 100 --to 250 --ranks 0,2-5
     """
-    from octopipe_cli.cli.replay import replay
     from octopipe_cli.plan import load_plan
+    from octopipe_cli.replay import replay
 
     if no_gantt or output_format is Format.json:
         _refuse_parts({"--from": from_ms, "--to": to_ms, "--ranks": ranks})

@@ -6,7 +6,7 @@ from itertools import count
 from typing import NamedTuple
 
 from octopipe_cli.render.cells import Window
-from octopipe_cli.render.words import Unit, decimal_text, unit_of
+from octopipe_cli.words import Unit, decimal_text, unit_of
 
 
 class Tick(NamedTuple):

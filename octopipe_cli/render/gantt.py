@@ -15,8 +15,8 @@ from octopipe_cli.render.cells import Cell, Run, Window, action_runs, sample, st
 from octopipe_cli.render.console import LEAST_WIDTH
 from octopipe_cli.render.glyphs import BLOCKS, IDLE, KIND_NAMES, TONES, Glyphs, texture_style
 from octopipe_cli.render.grid import joined
-from octopipe_cli.render.words import gibibyte_text, percent_text, time_text, with_memory
 from octopipe_cli.simulate import Timeline
+from octopipe_cli.words import gibibyte_text, percent_text, time_text, with_memory
 
 #: From this many rows on, a row is one line: the pipeline as a whole is of interest then.
 TALL_ROWS: Final = 16

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from octopipe_cli.render.words import visible
+from octopipe_cli.words import visible
 
 STEP_KIND: Final = "S"
 IDLE: Final = ""

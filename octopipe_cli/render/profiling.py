@@ -10,7 +10,7 @@ from rich.text import Text
 from octopipe_cli.profile import Profile
 from octopipe_cli.render.glyphs import BLOCKS, Glyphs
 from octopipe_cli.render.grid import grid, joined
-from octopipe_cli.render.words import decimal_text, size_text
+from octopipe_cli.words import decimal_text, size_text
 
 SHORT: Final = {"forward_ms": "F", "backward_input_ms": "I", "backward_weight_ms": "W", "backward_ms": "B"}
 

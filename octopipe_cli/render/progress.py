@@ -14,7 +14,7 @@ from rich.text import Text
 
 from octopipe_cli.render.console import glyphs_of, make_console
 from octopipe_cli.render.glyphs import Glyphs
-from octopipe_cli.render.words import percent_text, time_text
+from octopipe_cli.words import percent_text, time_text
 
 LEAST_INTERVAL_S: Final = 0.1
 

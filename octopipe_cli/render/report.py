@@ -11,7 +11,8 @@ from octopipe_cli.plan import Plan, PlanStage
 from octopipe_cli.render.console import LEAST_WIDTH
 from octopipe_cli.render.glyphs import BLOCKS, Glyphs
 from octopipe_cli.render.grid import grid, joined, wrapped
-from octopipe_cli.render.words import (
+from octopipe_cli.simulate import Timeline
+from octopipe_cli.words import (
     decimal_text,
     gibibyte_text,
     kinds_text,
@@ -21,7 +22,6 @@ from octopipe_cli.render.words import (
     time_text,
     with_memory,
 )
-from octopipe_cli.simulate import Timeline
 
 LABEL: Final = 12
 #: Columns from which the table of ranks has the bubbles too.

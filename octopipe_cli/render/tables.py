@@ -11,7 +11,7 @@ from rich.text import Text
 from octopipe_cli.profile import PASSES, Kind, KindWork, Profile, Times
 from octopipe_cli.render.glyphs import BLOCKS, Glyphs
 from octopipe_cli.render.grid import grid, joined
-from octopipe_cli.render.words import count_text, decimal_text, gibibyte_text, percent_text, size_text, time_column
+from octopipe_cli.words import count_text, decimal_text, gibibyte_text, percent_text, size_text, time_column
 
 SIZES: Final = {
     "state": "state_bytes",

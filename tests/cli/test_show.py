@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from octopipe_cli.cli.output import Format
-from octopipe_cli.cli.replay import replay
 from octopipe_cli.cli.show import parse_ranks, show
 from octopipe_cli.errors import DeadlockError, InputError, InvalidPlanError, OctopipeError
 from octopipe_cli.plan import load_plan, plan_text
 from octopipe_cli.render.gantt import gantt
 from octopipe_cli.render.report import report
+from octopipe_cli.replay import replay
 from tests.render.plans import v_plan
 
 

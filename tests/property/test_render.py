@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from octopipe_cli.cli.replay import replay
 from octopipe_cli.render.cells import Window, pieces, sample
 from octopipe_cli.render.gantt import gantt
 from octopipe_cli.render.glyphs import ASCII, BLOCKS
 from octopipe_cli.render.report import report, report_document
+from octopipe_cli.replay import replay
 from tests.instances import plan_from, random_instance
 
 

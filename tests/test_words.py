@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from octopipe_cli.render.words import (
+from octopipe_cli.words import (
     count_text,
     decimal_text,
     gibibyte_text,
