@@ -10,6 +10,7 @@ import typer
 from octopipe_cli.cli.calibrate import calibrate_profile
 from octopipe_cli.cli.compare import compare
 from octopipe_cli.cli.estimate import estimate
+from octopipe_cli.cli.export import export
 from octopipe_cli.cli.help import CONTEXT, Command, Group
 from octopipe_cli.cli.measure import measure_profile
 from octopipe_cli.cli.megatron import import_megatron
@@ -42,7 +43,13 @@ def command() -> Any:
     app = _group(_root.__doc__ or "")
     app.callback()(_root)
     options: dict[str, Any] = {"cls": Command, "context_settings": CONTEXT}
-    for name, function in (("plan", plan), ("show", show), ("compare", compare), ("verify", verify)):
+    for name, function in (
+        ("plan", plan),
+        ("show", show),
+        ("compare", compare),
+        ("verify", verify),
+        ("export", export),
+    ):
         app.command(name, **options)(function)
     profile = _group("Make and look at model profiles.\n\nExample: octopipe profile show model.json")
     profile.command("show", **options)(show_profile)

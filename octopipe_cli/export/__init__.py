@@ -1,1 +1,73 @@
 """Plans in the formats of engines and viewers: one module a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Final, NamedTuple, Protocol, cast
+
+from octopipe_cli.errors import InputError
+from octopipe_cli.formats import Loaded, did_you_mean, show
+from octopipe_cli.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user may choose about an export; each target says which of these it takes.
+
+    Attributes
+    ----------
+    symbols
+        Layer symbols by kind, before those that the kinds' names suggest.
+    """
+
+    symbols: Mapping[str, str] = field(default_factory=dict)
+
+
+class Exporter(Protocol):
+    """What a target's module offers."""
+
+    def export(self, plan: Loaded[Plan], options: Options) -> str:
+        """Return the text of the export.
+
+        Raises
+        ------
+        InvalidPlanError
+            Where the plan does not make a whole (`octopipe_cli.replay`), or the target cannot hold it.
+        InputError
+            Where an option is wrong.
+        """
+
+
+class Target(NamedTuple):
+    """A target: its name, its module in this package, what it is in one line, how its files end, its options."""
+
+    name: str
+    module: str
+    description: str
+    suffix: str
+    options: tuple[str, ...] = ()
+
+
+#: All targets; their modules are loaded when they are used.
+TARGETS: Final = (Target("deepspeed", "deepspeed", "a PipelineModule with the plan's partition (Python)", ".py"),)
+
+
+def target_named(name: str) -> Target:
+    """Return the target of that name; raises InputError where there is none."""
+    targets = {target.name: target for target in TARGETS}
+    if name not in targets:
+        raise InputError(
+            f"no export target {show(name)}",
+            path="--to",
+            expected="one of " + ", ".join(targets),
+            remedy=did_you_mean(name, targets, "`octopipe export --help` lists the targets"),
+        )
+    return targets[name]
+
+
+def export(plan: Loaded[Plan], target: Target, options: Options) -> str:
+    """Return the plan in a target's format; raises what the target's `Exporter.export` does."""
+    module = cast(Exporter, import_module(f"octopipe_cli.export.{target.module}"))
+    return module.export(plan, options)

@@ -21,6 +21,7 @@ COMMANDS = {
     "show": ("show",),
     "compare": ("compare",),
     "verify": ("verify",),
+    "export": ("export",),
     "schema": ("schema",),
     "profile": ("profile",),
     "profile-show": ("profile", "show"),

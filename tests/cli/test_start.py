@@ -26,7 +26,7 @@ VERIFY = ("verify", str(documents.PLAN), "--profile", str(documents.PROFILE), "-
 
 def loaded(*arguments: str) -> set[str]:
     done = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True)
-    code, *modules = done.stderr.split()
+    code, *modules = done.stderr.splitlines()[-1].split()
     assert code == "0", done.stdout
     return set(modules)
 
@@ -39,6 +39,7 @@ def loaded(*arguments: str) -> set[str]:
         ("plan", "--help"),
         ("show", str(documents.PLAN)),
         VERIFY,
+        ("export", str(documents.PLAN), "--to", "deepspeed"),
         ("schema", "plan"),
         ("profile", "show", str(documents.PROFILE)),
     ],
