@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from octopipe_cli.engines.megatron_orders import least_group_size, legal_group_size
 from octopipe_cli.errors import InputError
 from octopipe_cli.pipeline import Pipeline, StageCost
 from octopipe_cli.plan import Action, ActionKind, Orders, StageBytes
@@ -24,7 +25,6 @@ from octopipe_cli.schedules import (
     zb_v,
     zero_bubble,
 )
-from octopipe_cli.schedules.fused import least_group_size, legal_group_size
 from octopipe_cli.schedules.greedy import ActivationLimit, Greedy, Setting, in_flight_limit, stage_times
 from octopipe_cli.schedules.waves import zigzag
 from octopipe_cli.simulate import Timeline, simulate

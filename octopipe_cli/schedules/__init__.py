@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from octopipe_cli.engines.megatron_orders import interleaved_1f1b, least_group_size, one_f_one_b
 from octopipe_cli.pipeline import Pipeline
 from octopipe_cli.plan import Orders
-from octopipe_cli.schedules.fused import gpipe, interleaved_1f1b, least_group_size, looped_bfs, one_f_one_b
+from octopipe_cli.schedules.fused import gpipe, looped_bfs
 from octopipe_cli.schedules.waves import wave, zigzag
 from octopipe_cli.schedules.zerobubble import zb_h1, zb_h2, zb_v, zero_bubble
 

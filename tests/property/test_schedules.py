@@ -7,10 +7,10 @@ from random import Random
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from octopipe_cli.engines.megatron_orders import legal_group_size
 from octopipe_cli.pipeline import Pipeline, StageCost
 from octopipe_cli.plan import ActionKind, Orders, StageBytes
 from octopipe_cli.schedules import SCHEDULES, ClassicSchedule, interleaved_1f1b, zero_bubble
-from octopipe_cli.schedules.fused import legal_group_size
 from octopipe_cli.schedules.greedy import ActivationLimit, Setting, greedy_orders, stage_times
 from octopipe_cli.simulate import simulate
 
