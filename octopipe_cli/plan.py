@@ -30,6 +30,7 @@ Objective = Literal["step", "span"]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class Action(NamedTuple):
@@ -51,7 +52,7 @@ class InputFile(Record, frozen=True, kw_only=True):
     """A file the plan was made from."""
 
     name: Name
-    digest: Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+    digest: Digest
 
 
 class Inputs(Record, frozen=True, kw_only=True):
@@ -178,6 +179,7 @@ class Plan(Record, frozen=True, kw_only=True):
     orders: list[list[str]]
     search: Search
     baseline: Baseline | None = None
+    content_digest: Digest | None = None
     provenance: dict[str, Any] = {}
 
 
@@ -237,11 +239,30 @@ def plan_document(plan: Plan) -> Document:
     return cast(Document, msgspec.to_builtins(plan))
 
 
+def content_digest(plan: Plan) -> str:
+    """Return the digest of all that a plan says but `provenance`: what its own `content_digest` was when written.
+
+    New optional fields must be left out of the file where they have their default: it then stays the same for plans
+    of older versions.
+    """
+    return digest(plan_document(msgspec.structs.replace(plan, content_digest=None)))
+
+
+def sealed(plan: Plan) -> Plan:
+    """Return a plan with its content digest, by which later changes by hand are found."""
+    return msgspec.structs.replace(plan, content_digest=content_digest(plan))
+
+
+def is_edited(plan: Plan) -> bool:
+    """Return whether a plan was changed after it was written; one without a content digest may say anything."""
+    return plan.content_digest is not None and plan.content_digest != content_digest(plan)
+
+
 def plan_text(plan: Plan) -> str:
     """Return a plan as the text of its file: made for line-wise diffs (a stage a line, a rank's order apart)."""
     document = plan_document(plan)
     order = ["schema", "version", "created_by", "inputs", "request", "predicted", "bound", "p2p", "kinds", "ranks"]
-    order += ["baseline", "stages", "orders", "search", "provenance"]
+    order += ["baseline", "stages", "orders", "search", "content_digest", "provenance"]
     parts = [f'  "{key}": {_layout(key, document[key])}' for key in order if key in document]
     return "{\n" + ",\n".join(parts) + "\n}\n"
 

@@ -355,7 +355,15 @@ CASES: list[tuple[str, str, Corrupt]] = [
         lambda: edited("baseline", to=BASELINE, base=files(profile=_timeless(), cluster=NO_LINKS)),
     ),
     ("speedup", "$.baseline.speedup", lambda: edited("baseline", "speedup", to=plus(1e-8))),
+    ("content-digest", "$.content_digest", lambda: edited("created_by", to="me", base=_sealed())),
 ]
+
+
+def _sealed() -> Files:
+    """The plan with its content's digest."""
+    made = files()
+    made.plan["content_digest"] = digest(made.plan)
+    return made
 
 
 def _crossed() -> Files:

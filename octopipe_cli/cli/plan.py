@@ -4,25 +4,51 @@ from __future__ import annotations
 
 import datetime
 import math
-import os
 import platform
 import time
 from typing import Annotated
 
 import typer
 
-from octopipe_cli.cli.inputs import ClusterFile, NumMicrobatches, ProfileFile, check_stdin, load_inputs
+from octopipe_cli.cli.check import check_plans
+from octopipe_cli.cli.inputs import check_stdin, load_inputs
 from octopipe_cli.cli.output import Format, check_not_an_input, emit_plan, note, safe_name, save, warn
 from octopipe_cli.errors import EXIT_INTERRUPTED, InputError
-from octopipe_cli.plan import Backward, Effort, Engine, Objective, Placement, Plan, Recompute, Request
+from octopipe_cli.plan import (
+    MAX_MICROBATCHES,
+    Backward,
+    Effort,
+    Engine,
+    Objective,
+    Placement,
+    Plan,
+    Recompute,
+    Request,
+)
 
-SEARCH, OUTPUT = "Search", "Output"
+SEARCH, OUTPUT, CHECK = "Search", "Output", "Check of a plan there is"
 
 
 def plan(
-    profile: ProfileFile,
-    cluster: ClusterFile,
-    num_microbatches: NumMicrobatches,
+    context: typer.Context,
+    profile: Annotated[
+        str | None,
+        typer.Argument(metavar="PROFILE", show_default=False, help="Model profile; - is standard input."),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Argument(metavar="CLUSTER", show_default=False, help="Cluster spec; - is standard input.")
+    ] = None,
+    num_microbatches: Annotated[
+        int | None,
+        typer.Option(
+            "-m",
+            "--num-microbatches",
+            min=1,
+            max=MAX_MICROBATCHES,
+            metavar="N",
+            help="Micro-batches of a step. Needed but where a plan is checked.",
+        ),
+    ] = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -84,6 +110,21 @@ def plan(
     ] = "step",
     format: Annotated[Format, typer.Option(rich_help_panel=OUTPUT, help="How the report is printed.")] = Format.text,
     no_gantt: Annotated[bool, typer.Option("--no-gantt", rich_help_panel=OUTPUT, help="Print no chart.")] = False,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAN",
+            rich_help_panel=CHECK,
+            help="Write nothing: is this plan still what PROFILE and CLUSTER give (its own request, seed and effort)? "
+            "Exit 0: unchanged; 1: stale or invalid, with what differs; 2: it cannot be made again. Searches only "
+            "where the inputs or octopipe's version changed. Without PROFILE and CLUSTER they are the ones that the "
+            "settings name for the plan: [tool.octopipe.plans] of pyproject.toml, or [plans] of octopipe.toml, has "
+            'lines like "a.plan.json" = { profile = "a.json", cluster = "b.json" }, files seen from there.',
+        ),
+    ] = None,
+    check_all: Annotated[
+        bool, typer.Option("--check-all", rich_help_panel=CHECK, help="--check of all plans that the settings name.")
+    ] = False,
 ) -> None:
     """Find partition, placement and schedule together, write the plan and show it.
 
@@ -95,8 +136,13 @@ def plan(
     from octopipe_cli.formats import check_writable
     from octopipe_cli.plan import plan_text
 
-    check_stdin(PROFILE=profile, CLUSTER=cluster)
+    check_stdin(PROFILE=profile, CLUSTER=cluster, **{"--check": check})
     _check_flags(engine, time_limit)
+    if check is not None or check_all:
+        check_plans(context, None if check_all else check, jobs, time_limit, format)
+        return
+    if profile is None or cluster is None or num_microbatches is None:
+        raise _missing(profile, cluster)
     model, machine = load_inputs(profile, cluster, num_microbatches)
     target = f"{safe_name(model.value.name)}.plan.json" if output is None else output
     check_not_an_input(target, {"profile": profile, "cluster": cluster})
@@ -112,10 +158,10 @@ def plan(
         objective=objective,
         max_stages_per_rank=max_stages_per_rank,
     )
-    from octopipe_cli.cli.searching import search  # only now: the search loads compilers and solvers
+    from octopipe_cli.cli.searching import cores, search  # only now: the search loads compilers and solvers
 
     began = time.monotonic()
-    found, interrupted = search(model, machine, request, jobs or _cores(), time_limit)
+    found, interrupted = search(model, machine, request, jobs or cores(), time_limit)
     found = _with_provenance(found, time.monotonic() - began)
     save(target, plan_text(found))
     if interrupted:
@@ -139,11 +185,12 @@ def _check_flags(engine: Engine, time_limit: float | None) -> None:
         raise InputError("not a time limit", path="--time-limit", found=str(time_limit), expected="seconds above 0")
 
 
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _missing(profile: str | None, cluster: str | None) -> InputError:
+    what = "argument 'PROFILE'" if profile is None else "argument 'CLUSTER'" if cluster is None else ""
+    return InputError(
+        f"missing {what or 'option -m, --num-microbatches'}",
+        remedy="`octopipe plan --help` lists what can stand here",
+    )
 
 
 def _with_provenance(plan: Plan, wall_s: float) -> Plan:

@@ -70,6 +70,13 @@ def search(
         raise
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @contextlib.contextmanager
 def _interrupts(stop: threading.Event) -> Iterator[None]:
     """Within it the first Ctrl-C sets the event, the second ends the process at once."""

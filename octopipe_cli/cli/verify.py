@@ -16,6 +16,13 @@ def verify(
     profile: Annotated[str, typer.Option(metavar="FILE", help="The model profile the plan was made from.")],
     cluster: Annotated[str, typer.Option(metavar="FILE", help="The cluster spec the plan was made from.")],
     format: Annotated[Format, typer.Option(help="How the findings are printed.")] = Format.text,
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh",
+            help="Is it also what they give today? As `octopipe plan --check`: 1 where not, 2 where it cannot be told.",
+        ),
+    ] = False,
 ) -> None:
     """Check a plan against its profile and cluster, rule by rule.
 
@@ -31,6 +38,13 @@ def verify(
 
     check_stdin(PLAN=plan, profile=profile, cluster=cluster)
     judged = load_plan(plan)
+    if fresh:
+        from octopipe_cli.cli.check import tell
+        from octopipe_cli.cli.freshness import judge
+        from octopipe_cli.config import PlanEntry
+
+        tell(judge(judged, PlanEntry(plan, profile, cluster)), format)
+        return
     findings = oracle.verify(judged.value, load_profile(profile), load_cluster(cluster))
     if format is Format.json:
         listed = [{"rule": finding.rule, "path": finding.path, "message": finding.message} for finding in findings]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InvalidPlanError
 from octopipe_cli.formats import Loaded
-from octopipe_cli.plan import Plan, Request
+from octopipe_cli.plan import Plan, Request, sealed
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import Budget
 from octopipe_cli.search.planner import Planner
@@ -59,7 +59,7 @@ def make_plan(
     planner = Planner(profile.value, cluster.value, request, jobs, time_limit_s, observer, stop, budget)
     best, rows, bound = planner.search()
     stopped_by = planner.stopped_by(planner.value(best.timeline)[0])
-    plan = plan_record(profile, cluster, request, best.assignment, best.timeline, bound, rows, stopped_by)
+    plan = sealed(plan_record(profile, cluster, request, best.assignment, best.timeline, bound, rows, stopped_by))
     try:
         check(plan, profile, cluster)
     except InvalidPlanError as error:

@@ -94,6 +94,7 @@ RULES: Final = [
     Rule("bound", "no bound is above what it bounds", outcome.bound_holds, _TIMELINE),
     Rule("gap", "the gap follows from the objective and its bound", outcome.gap_matches, _TIMELINE),
     Rule("speedup", "the speed-up follows from the baseline", outcome.speedup_matches, _TIMELINE),
+    Rule("content-digest", "nothing was changed after the plan was written", records.content_is_sealed),
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from octopipe_cli.formats import show
-from octopipe_cli.plan import TransferTimes
+from octopipe_cli.plan import TransferTimes, content_digest
 from octopipe_cli.profile import expand
 from octopipe_cli.verify.case import Case, Found
 from octopipe_cli.verify.structure import listed
@@ -161,3 +161,10 @@ def engine_takes_backward(case: Case) -> Found:
     if (case.megatron or case.plan.request.engine == "deepspeed") and case.split_stages:
         stages = listed(case.split_stages)
         yield "$.orders", f"found I or W at stages {stages}, expected B alone (engine {case.plan.request.engine})"
+
+
+def content_is_sealed(case: Case) -> Found:
+    """A content digest, where there is one, that is the content's own."""
+    said = case.plan.content_digest
+    if said is not None and said != content_digest(case.plan):
+        yield "$.content_digest", f"found {said}, expected {content_digest(case.plan)}: the plan was edited by hand"

@@ -16,7 +16,7 @@ import pytest
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InfeasibleError
 from octopipe_cli.formats import Document, Loaded, digest
-from octopipe_cli.plan import Plan, Request, plan_text
+from octopipe_cli.plan import Plan, Request, content_digest, plan_text
 from octopipe_cli.profile import Profile, profile_document
 from octopipe_cli.search import Progress, make_plan
 from octopipe_cli.search.effort import BUDGETS, FULL_SIZE, Budget
@@ -94,6 +94,7 @@ def test_plans_say_what_they_are() -> None:
     assert plan.baseline.speedup == pytest.approx(plan.baseline.step_time_ns / plan.predicted.step_time_ns)
     assert plan.baseline.speedup >= 1
     assert (plan.inputs.profile.name, plan.inputs.cluster.name) == ("p", "c")
+    assert plan.content_digest == content_digest(plan)
     assert ranks_of(plan)[0] == 0  # ranks are alike: numbered as the model meets them
 
 

@@ -1,0 +1,141 @@
+"""Is a committed plan still what its inputs give? Verified first, searched for again only where something differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from octopipe_cli import __version__
+from octopipe_cli.cli.inputs import load_inputs
+from octopipe_cli.errors import InfeasibleError, InputError, InvalidPlanError, LimitError
+from octopipe_cli.formats import Loaded
+from octopipe_cli.plan import Plan, is_edited
+
+if TYPE_CHECKING:
+    from octopipe_cli.cluster import Cluster
+    from octopipe_cli.config import PlanEntry
+    from octopipe_cli.profile import Profile
+
+State = Literal["unchanged", "stale", "invalid"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a plan.
+
+    Attributes
+    ----------
+    file
+        The plan's file.
+    state
+        Whether its inputs still give it, give another one, or it breaks a rule.
+    remarks
+        (id, JSON path, sentence): the rules it breaks, or what a new plan would change.
+    """
+
+    file: str
+    state: State
+    remarks: Sequence[tuple[str, str, str]] = field(default=())
+
+
+def judge(plan: Loaded[Plan], files: PlanEntry, jobs: int | None = None, time_limit_s: float | None = None) -> Verdict:
+    """Return whether a plan is still what profile and cluster give.
+
+    The plan is always verified. It is searched for again, with its own request, where inputs or version are not those
+    it names, or where it has no content digest that would show an edit.
+
+    Raises
+    ------
+    InputError
+        Where the search cannot be repeated: a file is missing or another one, or the plan was cut short.
+    LimitError
+        Where a limit ended the new search.
+    """
+    try:
+        return _judge(plan, files, jobs, time_limit_s)
+    except InfeasibleError as error:
+        return Verdict(plan.file, "stale", [("no-plan", "$.inputs", f"there is no plan any more: {error.message}")])
+
+
+def _judge(plan: Loaded[Plan], files: PlanEntry, jobs: int | None, time_limit_s: float | None) -> Verdict:
+    profile, cluster = load_inputs(files.profile, files.cluster, plan.value.request.num_microbatches)
+    findings = _findings(plan, profile, cluster)
+    if findings:
+        return Verdict(plan.file, "invalid", findings)
+    if not plan.value.search.reproducible:
+        raise InputError(
+            f"the plan cannot be made again: its search was ended by the {plan.value.search.stopped_by}",
+            file=plan.file,
+            path="$.search.reproducible",
+            remedy="plan again without a time limit, and let it finish",
+        )
+    if _made_from(plan.value, profile, cluster) and _made_by_this_version(plan.value):
+        return Verdict(plan.file, "unchanged")
+    again = _again(plan, profile, cluster, jobs, time_limit_s)
+    if _bare(again) == _bare(plan.value):
+        return Verdict(plan.file, "unchanged")
+    return Verdict(plan.file, "stale", _changes(plan.value, again))
+
+
+def _made_from(plan: Plan, profile: Loaded[Profile], cluster: Loaded[Cluster]) -> bool:
+    return (plan.inputs.profile.digest, plan.inputs.cluster.digest) == (profile.digest, cluster.digest)
+
+
+def _made_by_this_version(plan: Plan) -> bool:
+    """Return whether this version wrote the plan as it stands: its plans carry their content's digest."""
+    return plan.created_by == f"octopipe {__version__}" and plan.content_digest is not None
+
+
+def _findings(plan: Loaded[Plan], profile: Loaded[Profile], cluster: Loaded[Cluster]) -> list[tuple[str, str, str]]:
+    """Return the rules a plan breaks; with other inputs than its own, those that the plan alone can break."""
+    if _made_from(plan.value, profile, cluster):
+        from octopipe_cli.verify import verify
+
+        return [(rule, path, text) for rule, path, text in verify(plan.value, profile, cluster)]
+    if is_edited(plan.value):
+        return [("content-digest", "$.content_digest", "the plan was edited by hand")]
+    from octopipe_cli.replay import replay
+
+    try:
+        found = replay(plan.value, plan.file).step_time_ns
+    except (InvalidPlanError, InputError) as error:
+        return [("replay", error.path or "$", error.message)]
+    said = plan.value.predicted.step_time_ns
+    if found != said:
+        return [("step-time", "$.predicted.step_time_ns", f"found {said} ns, expected {found} ns")]
+    return []
+
+
+def _again(
+    plan: Loaded[Plan], profile: Loaded[Profile], cluster: Loaded[Cluster], jobs: int | None, time_limit_s: float | None
+) -> Plan:
+    from octopipe_cli.cli.searching import (
+        Interrupted,
+        cores,
+        search,
+    )  # only now: the search loads compilers and solvers
+
+    found, interrupted = search(profile, cluster, plan.value.request, jobs or cores(), time_limit_s)
+    if interrupted:
+        raise Interrupted(f"interrupted before {plan.file} was made again")
+    if not found.search.reproducible:
+        raise LimitError(f"the time limit was reached before {plan.file} was made again", remedy="allow more time")
+    return found
+
+
+def _bare(plan: Plan) -> Plan:
+    """Return all of a plan that its inputs decide."""
+    return msgspec.structs.replace(plan, created_by="", content_digest=None, provenance={})
+
+
+def _changes(old: Plan, new: Plan) -> list[tuple[str, str, str]]:
+    """Return what differs between two plans."""
+    differing = [key for key in old.__struct_fields__ if getattr(_bare(old), key) != getattr(_bare(new), key)]
+    changes = [("differs", f"$.{key}", f"{key} is not what the inputs give") for key in differing]
+    said, found = old.predicted.step_time_ns, new.predicted.step_time_ns
+    if said != found:
+        changes.insert(0, ("step-time", "$.predicted.step_time_ns", f"{said} ns becomes {found} ns"))
+    return changes
