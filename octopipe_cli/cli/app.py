@@ -9,6 +9,7 @@ import typer
 
 from octopipe_cli.cli.calibrate import calibrate_profile
 from octopipe_cli.cli.compare import compare
+from octopipe_cli.cli.diff import diff
 from octopipe_cli.cli.estimate import estimate
 from octopipe_cli.cli.export import export
 from octopipe_cli.cli.help import CONTEXT, Command, Group
@@ -48,6 +49,7 @@ def command() -> Any:
         ("show", show),
         ("compare", compare),
         ("verify", verify),
+        ("diff", diff),
         ("export", export),
     ):
         app.command(name, **options)(function)

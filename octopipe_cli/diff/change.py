@@ -1,9 +1,11 @@
-"""The record of one change between two plans."""
+"""The record of one change between two plans, and of a comparison."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from octopipe_cli.plan import Plan
 
 #: Whether a change makes the plan worse, better, or only different.
 Effect = Literal["regression", "improvement", "neutral"]
@@ -36,3 +38,27 @@ class Change:
     old: Any = None
     new: Any = None
     details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDiff:
+    """What a comparison of two plan files found.
+
+    Attributes
+    ----------
+    old_file, new_file
+        The files as the user named them (``main:plans/a.json`` where from git); None where there is no plan.
+    old, new
+        The plans; None where there is none: the plan is new, or deleted.
+    changes
+        Every change, in the fixed order of `compare_plans`.
+    failing
+        Those of them that `--fail-on` fails for.
+    """
+
+    old_file: str | None
+    new_file: str | None
+    old: Plan | None
+    new: Plan | None
+    changes: list[Change]
+    failing: list[Change]

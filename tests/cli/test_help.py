@@ -21,6 +21,7 @@ COMMANDS = {
     "show": ("show",),
     "compare": ("compare",),
     "verify": ("verify",),
+    "diff": ("diff",),
     "export": ("export",),
     "schema": ("schema",),
     "profile": ("profile",),
