@@ -13,6 +13,7 @@ from octopipe_cli.cli.diff import diff
 from octopipe_cli.cli.estimate import estimate
 from octopipe_cli.cli.export import export
 from octopipe_cli.cli.help import CONTEXT, Command, Group
+from octopipe_cli.cli.layout import check as check_layout
 from octopipe_cli.cli.measure import measure_profile
 from octopipe_cli.cli.megatron import import_megatron
 from octopipe_cli.cli.merge import merge_profiles
@@ -65,5 +66,8 @@ def command() -> Any:
     profile.command("calibrate", **options)(calibrate_profile)
     profile.command("merge", **options)(merge_profiles)
     app.add_typer(profile, name="profile")
+    layouts = _group("Judge layouts written by hand.\n\nExample: octopipe layout check 'Et|tL' --ranks 2 --layers 2")
+    layouts.command("check", **options)(check_layout)
+    app.add_typer(layouts, name="layout")
     app.command("schema", **options)(schema)
     return typer.main.get_command(app)

@@ -1,8 +1,7 @@
 """Layer kinds in Megatron's letters: what a kind's name says of it.
 
-Symbols of hybrid patterns (megatron/core/ssm/mamba_hybrid_layer_allocation.py): ``M`` Mamba-2, ``G`` gated delta net,
-``*`` attention, ``D`` DeepSeek sparse attention, ``+`` multi-latent attention, ``-`` dense MLP, ``E`` mixture of
-experts. A kind may stand for more than one: a whole transformer layer is ``*-``.
+Symbols of hybrid patterns: megatron/core/ssm/mamba_hybrid_layer_allocation.py. A kind may stand for more than one: a
+whole transformer layer is ``*-``.
 """
 
 from __future__ import annotations
@@ -11,9 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-MIXERS: Final = "MG*D+"
-FEED_FORWARD: Final = "-E"
-SYMBOLS: Final = MIXERS + FEED_FORWARD
+#: The symbols and what they stand for; E, the embedding of a layout string, is a mixture of experts here.
+NAMES: Final[Mapping[str, str]] = {
+    "M": "mamba-2",
+    "G": "gated-delta-net",
+    "*": "attention",
+    "D": "sparse-attention",
+    "+": "latent-attention",
+    "-": "mlp",
+    "E": "moe",
+}
 
 #: What the parts of a kind's name stand for; names of more parts join them: ``mamba_moe``.
 _PARTS: Final[Mapping[str, str]] = {

@@ -21,11 +21,14 @@ def held_table(plan: Plan, glyphs: Glyphs = BLOCKS, width: int = 100) -> Text:
     for rank in range(len(plan.ranks)):
         mine = [(number, stage) for number, stage in enumerate(plan.stages) if stage.rank == rank]
         for at, (number, stage) in enumerate(mine):
-            first, stop = stage.layers
-            layers = "none" if first == stop else f"{first}" if stop == first + 1 else f"{first}-{stop - 1}"
-            held = glyphs.name(kinds_text(stage_kinds(stage.kinds)))
-            rows.append(["" if at else str(rank), str(number), layers, held])
+            held = glyphs.name(kinds_text(stage_kinds(stage.kinds)) or "nothing")
+            rows.append(["" if at else str(rank), str(number), layers_text(*stage.layers), held])
     return table_of(rows, width)
+
+
+def layers_text(first: int, stop: int) -> str:
+    """Return the layers first .. stop - 1 in words."""
+    return "none" if first == stop else f"{first}" if stop == first + 1 else f"{first}-{stop - 1}"
 
 
 def table_of(rows: Sequence[Sequence[str]], width: int) -> Text:

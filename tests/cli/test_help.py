@@ -23,6 +23,8 @@ COMMANDS = {
     "verify": ("verify",),
     "diff": ("diff",),
     "export": ("export",),
+    "layout": ("layout",),
+    "layout-check": ("layout", "check"),
     "schema": ("schema",),
     "profile": ("profile",),
     "profile-show": ("profile", "show"),

@@ -40,6 +40,7 @@ def loaded(*arguments: str) -> set[str]:
         ("show", str(documents.PLAN)),
         VERIFY,
         ("export", str(documents.PLAN), "--to", "deepspeed"),
+        ("layout", "check", "Et|tL", "--ranks", "2", "--layers", "2"),
         ("schema", "plan"),
         ("profile", "show", str(documents.PROFILE)),
     ],
