@@ -8,8 +8,9 @@ are the memory-limited ones for pipelines with their backward split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from octopipe_cli.pipeline import Pipeline, StageCost
 
@@ -30,36 +31,85 @@ class _Costs:
     turn: list[int]
 
 
+class BoundParts(NamedTuple):
+    """What a lower bound on the step time is made of; its parts add up to the bound.
+
+    Attributes
+    ----------
+    argument
+        ``load``: all work of `rank`, after its first stage can start; ``part``: the work of `rank` from `stage` on;
+        ``gradients``: the backward work of `rank` in its stages up to `stage`, after the first gradient can be there;
+        ``round trip``: the work of `rank` until its last gradient, then the way back, which ends on `last_rank`;
+        ``path``: one micro-batch alone, which ends on `rank`.
+    rank, stage
+        Whose work it is, and the stage before which it cannot start.
+    last_rank
+        Where the step ends.
+    start_ns, work_ns, idle_ns, after_ns
+        Before that stage's first action; work; idle time that the way to the last stage or memory forces; what follows.
+    """
+
+    argument: str
+    rank: int
+    stage: int
+    last_rank: int
+    start_ns: int
+    work_ns: int
+    idle_ns: int
+    after_ns: int
+
+    @property
+    def total_ns(self) -> int:
+        """The bound."""
+        return self.start_ns + self.work_ns + self.idle_ns + self.after_ns
+
+
 def plan_bound_ns(pipeline: Pipeline) -> int:
     """Return a lower bound on the step time of a pipeline, whatever its orders."""
-    return _bounds(pipeline)[0]
+    return plan_bound_parts(pipeline).total_ns
 
 
-def plan_span_bound_ns(pipeline: Pipeline) -> int:
-    """Return a lower bound on the span of a pipeline: the longest of its ranks' own spans, whatever its orders."""
-    return _bounds(pipeline)[1]
+def plan_bound_parts(pipeline: Pipeline) -> BoundParts:
+    """Return what the lower bound on a pipeline's step time is made of: the first of its largest arguments."""
+    return max(_step_bounds(pipeline, _costs(pipeline)), key=lambda parts: parts.total_ns)
 
 
-def _bounds(pipeline: Pipeline) -> tuple[int, int]:
-    costs = _costs(pipeline)
-    turned = costs.head[-1] + costs.forward[-1]
-    step_time = max(_finish(pipeline, costs, turned, pipeline.num_stages).values())
-    span = 0
+def _step_bounds(pipeline: Pipeline, costs: _Costs) -> Iterator[BoundParts]:
+    """Yield every argument for a lower bound on the step time."""
     for rank, stages in enumerate(pipeline.stages_of):
         if not stages:
             continue
         machine = _Machine(pipeline, costs, rank)
-        first = stages[0]
+        first, step_ns = stages[0], pipeline.step_ns[rank]
+        begin = costs.head[first]
+        idle_ns = machine.own_ns - machine.work_ns - step_ns
+        yield BoundParts("load", rank, first, rank, begin, machine.work_ns, idle_ns, step_ns)
+        for argument, stage, start_ns, work_ns in machine.one_machine():
+            yield BoundParts(argument, rank, stage, rank, start_ns, work_ns, 0, step_ns)
+        until = machine.until_last_gradient_ns
+        for other, end in _finish(pipeline, costs, until, first).items():
+            work_ns = until - machine.idle_ns
+            yield BoundParts("round trip", rank, first, other, begin, work_ns, machine.idle_ns, end - until)
+    turned = costs.head[-1] + costs.forward[-1]
+    for rank, end in _finish(pipeline, costs, turned, pipeline.num_stages).items():
+        step_ns = pipeline.step_ns[rank]
+        yield BoundParts("path", rank, 0, rank, 0, end - step_ns, 0, step_ns)
+
+
+def plan_span_bound_ns(pipeline: Pipeline) -> int:
+    """Return a lower bound on the span of a pipeline: the longest of its ranks' own spans, whatever its orders."""
+    costs = _costs(pipeline)
+    turned = costs.head[-1] + costs.forward[-1]
+    begin = {rank: costs.head[stages[0]] for rank, stages in enumerate(pipeline.stages_of) if stages}
+    span = max(end - begin[rank] for rank, end in _finish(pipeline, costs, turned, pipeline.num_stages).items())
+    for rank, start_ns in begin.items():
+        machine = _Machine(pipeline, costs, rank)
         span = max(span, machine.own_ns)
-        step_time = max(step_time, costs.head[first] + machine.own_ns, machine.one_machine_ns())
+        first = machine.stages[0]
         for other, end in _finish(pipeline, costs, machine.until_last_gradient_ns, first).items():
-            step_time = max(step_time, costs.head[first] + end)
-            begin = pipeline.stages_of[other][0]
-            if begin < first:  # the other rank starts before, and ends after, this one's round trip
-                span = max(span, costs.head[first] - costs.head[begin] + end)
-        for other, end in _finish(pipeline, costs, turned, pipeline.num_stages).items():
-            span = max(span, end - costs.head[pipeline.stages_of[other][0]])
-    return step_time, span
+            if pipeline.stages_of[other][0] < first:  # it starts before, and ends after, this one's round trip
+                span = max(span, start_ns - begin[other] + end)
+    return span
 
 
 def _costs(pipeline: Pipeline) -> _Costs:
@@ -117,9 +167,9 @@ class _Machine:
         self.gradient_ns = self._total(lambda s: costs.gradient[s] + costs.sent_backward[s])
         self.backward_ns = self._total(lambda s: costs.backward[s] + costs.sent_backward[s])
         self.idle_ns = self._idle()
-        last_sent = max(max(costs.sent_forward[s], costs.sent_backward[s]) for s in self.stages)
-        work = self.forward_ns + self.backward_ns - last_sent
-        self.own_ns = max(work + self.idle_ns, self._slots(), self._area()) + self.step_ns
+        self.last_sent_ns = max(max(costs.sent_forward[s], costs.sent_backward[s]) for s in self.stages)
+        self.work_ns = self.forward_ns + self.backward_ns - self.last_sent_ns
+        self.own_ns = max(self.work_ns + self.idle_ns, self._slots(), self._area()) + self.step_ns
         self.until_last_gradient_ns = (
             self.forward_ns
             + self.gradient_ns
@@ -128,18 +178,16 @@ class _Machine:
             - costs.sent_backward[self.stages[0]]
         )
 
-    def one_machine_ns(self) -> int:
-        """Return the best of head + work + tail over the sets of actions a time at which they can start cuts off."""
-        costs, best = self.costs, 0
+    def one_machine(self) -> Iterator[tuple[str, int, int, int]]:
+        """Yield (argument, stage, start, work) of the sets of actions that a time at which they can start cuts off."""
+        costs = self.costs
         skipped = backward = 0
-        last_sent = max(max(costs.sent_forward[s], costs.sent_backward[s]) for s in self.stages)
         for s in self.stages:
             # all but the F of earlier stages; and the backwards of this and the earlier stages alone
-            work = self.forward_ns + self.backward_ns - skipped
+            yield "part", s, costs.head[s], self.work_ns - skipped
             skipped += self.number * (costs.forward[s] + costs.sent_forward[s])
             backward += self.number * (costs.backward[s] + costs.sent_backward[s])
-            best = max(best, costs.head[s] + work, costs.turn[s] + backward)
-        return best - last_sent + self.step_ns
+            yield "gradients", s, costs.turn[s], backward - self.last_sent_ns
 
     def _total(self, time: Callable[[int], int]) -> int:
         return self.number * sum(time(s) for s in self.stages)

@@ -155,7 +155,7 @@ def simulate(pipeline: Pipeline, orders: Orders) -> Timeline:
     InvalidPlanError
         Where an action needs one that no order holds, or a stage runs an action it has no time for.
     """
-    wanted = _dependencies(pipeline, orders)
+    wanted = dependencies(pipeline, orders)
     starts: list[list[int]] = [[] for _ in orders]
     ends: list[list[int]] = [[] for _ in orders]
     free = [0] * len(orders)
@@ -177,7 +177,7 @@ def simulate(pipeline: Pipeline, orders: Orders) -> Timeline:
                     begin = max(begin, there)
                 else:
                     end = begin + pipeline.duration_ns(action)
-                    lag = _lag(pipeline, action)
+                    lag = lag_ns(pipeline, action)
                     starts[rank].append(begin)
                     ends[rank].append(end)
                     ended[action] = end
@@ -192,16 +192,22 @@ def simulate(pipeline: Pipeline, orders: Orders) -> Timeline:
     return Timeline(pipeline, orders, tuple(map(tuple, starts)), tuple(map(tuple, ends)))
 
 
-def _lag(pipeline: Pipeline, action: Action) -> int:
-    """Return the transfer time of an action's result to the stage that waits for it (0 where none does)."""
+def lag_ns(pipeline: Pipeline, action: Action) -> int:
+    """Return the transfer time in ns of an action's result to the stage that waits for it (0 where none does)."""
     cost = pipeline.stages[action.stage]
     if action.kind == "F":
         return cost.forward_transfer_ns
     return 0 if action.kind == "W" else cost.backward_transfer_ns
 
 
-def _dependencies(pipeline: Pipeline, orders: Orders) -> dict[Action, tuple[Action, ...]]:
-    """Return for each action the actions it waits for besides its rank's order."""
+def dependencies(pipeline: Pipeline, orders: Orders) -> dict[Action, tuple[Action, ...]]:
+    """Return for each action the actions it waits for besides its rank's order: its own stage's first.
+
+    Raises
+    ------
+    InvalidPlanError
+        Where an action needs one that no order holds, or a stage runs an action it has no time for.
+    """
     known = dict.fromkeys(action for actions in orders for action in actions)  # no set: errors name the first in order
     wanted: dict[Action, tuple[Action, ...]] = {}
     last = pipeline.num_stages - 1

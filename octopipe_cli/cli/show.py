@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +22,9 @@ def show(
         Format, typer.Option("--format", help="text: chart and report; json: the report's figures, in ns and bytes.")
     ] = Format.text,
     no_gantt: Annotated[bool, typer.Option("--no-gantt", help="Leave out the chart.")] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Say why the step takes so long, and what would help, with the numbers.")
+    ] = False,
     width: Annotated[
         int | None,
         typer.Option(
@@ -56,9 +59,7 @@ def show(
     chosen = None if ranks is None else parse_ranks(ranks, len(plan.ranks))
     _warn_if_stale(plan, timeline, plan_file)
     if output_format is Format.json:
-        from octopipe_cli.render.report import report_document
-
-        emit_json(report_document(plan, timeline))
+        emit_json(_document(plan, timeline, why))
         return
     from octopipe_cli.render.console import glyphs_of, make_console, rendered
     from octopipe_cli.render.gantt import gantt
@@ -70,7 +71,24 @@ def show(
     if not no_gantt:
         begin, end = _nanoseconds("--from", from_ms), _nanoseconds("--to", to_ms)
         texts.insert(0, gantt(plan, timeline, console.width, glyphs, begin or 0, end, chosen))
+    if why:
+        from octopipe_cli.explain import explain
+        from octopipe_cli.render.why import why as why_text
+
+        texts.append(why_text(plan, explain(plan, timeline), console.width, glyphs))
     emit(rendered(console, *texts))
+
+
+def _document(plan: Plan, timeline: Timeline, why: bool) -> dict[str, Any]:
+    from octopipe_cli.render.report import report_document
+
+    document = report_document(plan, timeline)
+    if why:
+        from octopipe_cli.explain import explain
+        from octopipe_cli.render.why_document import why_document
+
+        document["why"] = why_document(explain(plan, timeline))
+    return document
 
 
 def parse_ranks(text: str, num_ranks: int) -> tuple[int, ...]:

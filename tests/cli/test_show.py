@@ -12,9 +12,12 @@ import pytest
 from octopipe_cli.cli.output import Format
 from octopipe_cli.cli.show import parse_ranks, show
 from octopipe_cli.errors import DeadlockError, InputError, InvalidPlanError, OctopipeError
+from octopipe_cli.explain import explain
 from octopipe_cli.plan import load_plan, plan_text
 from octopipe_cli.render.gantt import gantt
 from octopipe_cli.render.report import report
+from octopipe_cli.render.why import why
+from octopipe_cli.render.why_document import why_document
 from octopipe_cli.replay import replay
 from tests.render.plans import v_plan
 
@@ -64,6 +67,17 @@ def test_without_chart_and_as_json(plan_file: str, capsys: pytest.CaptureFixture
     document = json.loads(capsys.readouterr().out)
     assert document["step_time_ns"] == 555_000_000
     assert len(document["ranks"]) == 4
+
+
+def test_why_follows_the_report(plan_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show(plan_file, no_gantt=True)
+    report_alone = capsys.readouterr().out
+    show(plan_file, no_gantt=True, why=True)
+    plan = load_plan(plan_file).value
+    explanation = explain(plan, replay(plan, plan_file))
+    assert capsys.readouterr().out == f"{report_alone}\n{why(plan, explanation, 80).plain}"
+    show(plan_file, Format.json, why=True)
+    assert json.loads(capsys.readouterr().out)["why"] == why_document(explanation)
 
 
 def test_a_stale_prediction_is_a_warning(plan_file: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,11 +172,12 @@ def octopipe(*arguments: str, code: str = "pass") -> subprocess.CompletedProcess
     )
 
 
-def test_show_is_quick_to_start(plan_file: str) -> None:
+@pytest.mark.parametrize("options", [[], ["--why"], ["--why", "--format", "json"]])
+def test_show_is_quick_to_start(plan_file: str, options: list[str]) -> None:
     heavy = "print(*sorted({'numpy', 'ortools', 'numba', 'pandas', 'torch'} & set(sys.modules)), file=sys.stderr)"
-    done = octopipe("show", plan_file, code=heavy)
+    done = octopipe("show", plan_file, *options, code=heavy)
     assert (done.returncode, done.stderr) == (0, "\n")
-    assert done.stdout.startswith("toy  4 ranks")
+    assert done.stdout.startswith("{" if "json" in options else "toy  4 ranks")
 
 
 def test_a_deadlock_is_an_answer_without_a_traceback(plan_file: str) -> None:
