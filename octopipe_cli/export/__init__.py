@@ -51,7 +51,13 @@ class Target(NamedTuple):
 
 
 #: All targets; their modules are loaded when they are used.
-TARGETS: Final = (Target("deepspeed", "deepspeed", "a PipelineModule with the plan's partition (Python)", ".py"),)
+TARGETS: Final = (
+    Target("megatron", "megatron", "layout string and flags (Megatron-LM, Bridge, ms-swift, verl)", ".txt"),
+    Target(
+        "megatron-hybrid", "megatron_hybrid", "layer pattern with cuts and flags (Megatron-LM)", ".txt", ("symbols",)
+    ),
+    Target("deepspeed", "deepspeed", "a PipelineModule with the plan's partition (Python)", ".py"),
+)
 
 
 def target_named(name: str) -> Target:

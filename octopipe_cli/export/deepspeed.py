@@ -7,9 +7,9 @@ DeepSpeed balances layers by its own measure and has no option for a list of cut
 from __future__ import annotations
 
 from octopipe_cli.export import Options
+from octopipe_cli.export.refusal import check_runs
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan
-from octopipe_cli.replay import replay
 
 TEMPLATE = '''\
 # A plan of octopipe's for DeepSpeed: {ranks} stages, one a rank; DeepSpeed runs its own 1F1B.
@@ -31,17 +31,18 @@ class PlannedPipelineModule(PipelineModule):
         self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])
 
 
-# model = PlannedPipelineModule(layers=layers, num_stages={ranks}, loss_fn=loss_fn)
+# model = PlannedPipelineModule(layers=layers, num_stages={ranks}, loss_fn=loss_fn{checkpoints})
 '''
 
 
 def export(plan: Loaded[Plan], options: Options) -> str:
     """Return a Python snippet that gives DeepSpeed the plan's partition."""
-    replay(plan.value, plan.file)
+    check_runs(plan, "deepspeed")
     stages = plan.value.stages
     return TEMPLATE.format(
         ranks=len(stages),
         layers=stages[-1].layers[1],
         microbatches=plan.value.request.num_microbatches,
+        checkpoints=", activation_checkpoint_interval=1" if stages[0].recompute else "",
         parts=[0, *(stage.layers[1] for stage in stages)],
     )
