@@ -58,7 +58,9 @@ class PlanEntry:
 
 
 def read_config(folder: str = ".") -> Config | None:
-    """Return the settings of the nearest folder, upwards from this one, that has some; None where there are none.
+    """Return the settings of the nearest folder, from this one up to the root of its git repository, that has some.
+
+    Outside of a repository every folder above is looked at; None where there are no settings.
 
     Raises
     ------
@@ -75,9 +77,20 @@ def read_config(folder: str = ".") -> Config | None:
     return None
 
 
+def load_config(file: str) -> Config:
+    """Return the settings of one file, whatever folder it is in; raises InputError where it has none."""
+    found = _read(file)
+    if found is None:
+        raise InputError("no settings in the file", file=file, path="$", expected="a table [tool.octopipe]")
+    return found
+
+
 def _upwards(folder: str) -> Iterator[str]:
     here = Path(folder).resolve()
-    yield from (str(place) for place in (here, *here.parents))
+    for place in (here, *here.parents):
+        yield str(place)
+        if (place / ".git").exists():
+            return
 
 
 def _read(file: str) -> Config | None:

@@ -120,8 +120,11 @@ def read_text(file: str) -> str:
     InputError
         Where it cannot be read, is larger than 256 MiB or is not UTF-8.
     """
-    data = _read_stdin() if file == "-" else _read_bytes(file)
-    file = shown_file(file)
+    return decode_text(_read_stdin() if file == "-" else _read_bytes(file), shown_file(file))
+
+
+def decode_text(data: bytes, file: str) -> str:
+    """Return the text of a file's bytes; raises InputError where they are too many or not UTF-8."""
     if len(data) > MAX_FILE_BYTES:
         raise InputError("the file is too large", file=file, expected="at most 256 MiB")
     try:

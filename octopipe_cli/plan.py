@@ -220,8 +220,11 @@ def write_orders(orders: Iterable[Iterable[Action]]) -> list[list[str]]:
 
 def load_plan(file: str) -> Loaded[Plan]:
     """Return the plan in a file, with its digest; raises InputError. Whether it holds is `verify`'s question."""
-    document = read_document(file, SCHEMA)
-    file = shown_file(file)
+    return plan_from_document(read_document(file, SCHEMA), shown_file(file))
+
+
+def plan_from_document(document: Document, file: str) -> Loaded[Plan]:
+    """Return the plan of a document whose schema and version are checked, with its digest; raises InputError."""
     plan = convert(document, Plan, file)
     if len(plan.orders) != len(plan.ranks):
         raise InputError(

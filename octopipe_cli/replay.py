@@ -89,7 +89,7 @@ def _check_orders(plan: Plan, orders: Orders, file: str) -> None:
             seen.add(action)
     for number, stage in enumerate(plan.stages):
         for microbatch in range(count):
-            kinds = "".join(kind for kind in KINDS if Action(number, kind, microbatch) in seen)
+            kinds = "".join(kind for kind in KINDS if (number, kind, microbatch) in seen)
             if kinds not in ("FB", "FIW"):
                 raise InvalidPlanError(
                     f"the orders are incomplete: stage {number}, micro-batch {microbatch}",

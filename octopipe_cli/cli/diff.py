@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from octopipe_cli.cli.inputs import check_stdin
 from octopipe_cli.cli.output import Format, emit, emit_json
-from octopipe_cli.errors import EXIT_NO
+from octopipe_cli.errors import EXIT_NO, InputError
+
+if TYPE_CHECKING:
+    from octopipe_cli.cli.plan_files import Pair
+    from octopipe_cli.diff.change import Change, PlanDiff
+    from octopipe_cli.diff.settings import Settings
+    from octopipe_cli.formats import Loaded
+    from octopipe_cli.plan import InputFile, Plan
+
+GATE = "What makes it fail"
+INPUTS = "Input files of the two plans"
 
 
 class FailOn(str, Enum):
@@ -20,30 +30,163 @@ class FailOn(str, Enum):
     never = "never"
 
 
+def _input(help_text: str) -> Any:
+    return typer.Option(metavar="FILE", help=help_text, rich_help_panel=INPUTS)
+
+
 def diff(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The old plan file; - is standard input.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The new plan file.")],
-    fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Which changes make it leave with 1.")] = (
-        FailOn.regression
-    ),
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="OLD NEW",
+            help="The two plan files, each also as REVISION:FILE of git (main:plans/a.json); - is standard input. "
+            "With --base: files and folders.",
+        ),
+    ],
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REVISION", help="Compare the plans at or below the paths named with those of a git revision."
+        ),
+    ] = None,
     output_format: Annotated[Format, typer.Option("--format", help="How the changes are printed.")] = Format.text,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option("--fail-on", help="Leave with 1 for these [default: regression].", rich_help_panel=GATE),
+    ] = None,
+    max_slowdown: Annotated[
+        str | None,
+        typer.Option(metavar="PERCENT", help="Slower by up to this is neutral: 1%.", rich_help_panel=GATE),
+    ] = None,
+    max_memory_growth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT", help="More peak memory of a rank than this is a regression: 5%.", rich_help_panel=GATE
+        ),
+    ] = None,
+    min_headroom_gib: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GIB", help="What must be left of a rank's memory, in GiB [default: 0].", rich_help_panel=GATE
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Read these settings [default: [tool.octopipe.diff] of pyproject.toml, or [diff] of octopipe.toml].",
+            rich_help_panel=GATE,
+        ),
+    ] = None,
+    old_profile: Annotated[str | None, _input("The profile of OLD: what changed in it is told too.")] = None,
+    new_profile: Annotated[str | None, _input("The profile of NEW.")] = None,
+    old_cluster: Annotated[str | None, _input("The cluster of OLD: what changed in it is told too.")] = None,
+    new_cluster: Annotated[str | None, _input("The cluster of NEW.")] = None,
 ) -> None:
     """Compare two plans: times, memory, partition, placement, orders, request and inputs.
 
-    Example: octopipe diff old.plan.json new.plan.json --fail-on regression
-    """
-    from octopipe_cli.diff.change import PlanDiff
-    from octopipe_cli.diff.compare import compare_plans
-    from octopipe_cli.plan import load_plan
+    Leaves with 0 where nothing is as bad as --fail-on, 1 where something is, 2 where a file cannot be read.
 
-    check_stdin(OLD=old, NEW=new)
-    before, after = load_plan(old), load_plan(new)
-    changes = compare_plans(before.value, after.value)
-    wanted = {"any": ("regression", "improvement", "neutral"), "regression": ("regression",), "never": ()}[
-        fail_on.value
-    ]
-    failing = [change for change in changes if change.effect in wanted]
-    reports = [PlanDiff(before.file, after.file, before.value, after.value, changes, failing)]
+    Example: octopipe diff main:plans/a.json plans/a.json --max-slowdown 1%
+
+    Example: octopipe diff --base main plans/
+    """
+    from octopipe_cli.config import load_config, read_config
+    from octopipe_cli.diff.settings import read_settings
+
+    options: dict[str, Any] = {"fail_on": fail_on and fail_on.value, "max_slowdown": max_slowdown}
+    options |= {"max_memory_growth": max_memory_growth, "min_headroom_gib": min_headroom_gib}
+    settings = read_settings(read_config() if config is None else load_config(config), options)
+    inputs = {"old_profile": old_profile, "new_profile": new_profile}
+    inputs |= {"old_cluster": old_cluster, "new_cluster": new_cluster}
+    given = {name: file for name, file in inputs.items() if file is not None}
+    reports = _of_folders(base, files, given, settings) if base is not None else _of_two(files, given, settings)
+    _print(reports, output_format)
+    if any(report.failing for report in reports):
+        raise typer.Exit(EXIT_NO)
+
+
+def _of_two(files: list[str], given: dict[str, str], settings: Settings) -> list[PlanDiff]:
+    """Return the comparison of two files."""
+    from octopipe_cli.cli.plan_files import Pair, read_plan
+    from octopipe_cli.diff.compare import compare_plans
+
+    if len(files) != 2:
+        raise InputError(
+            "two plans are compared",
+            found=f"{len(files)} files",
+            expected="OLD NEW",
+            remedy="name two files, or a git revision with --base",
+        )
+    check_stdin(OLD=files[0], NEW=files[1], **given)
+    old, new = map(read_plan, files)
+    changes = compare_plans(old.value, new.value, thresholds=settings.thresholds, **_inputs(given, old, new))
+    return [_report(Pair(old, new), changes, settings)]
+
+
+def _of_folders(base: str, paths: list[str], given: dict[str, str], settings: Settings) -> list[PlanDiff]:
+    """Return the comparison of each plan that differs from a revision's."""
+    from octopipe_cli.cli.plan_files import changed_plans
+    from octopipe_cli.diff.compare import added_plan, compare_plans, removed_plan
+
+    if given:
+        name = next(iter(given)).replace("_", "-")
+        raise InputError(f"--{name} has no meaning with --base", remedy="leave it out, or compare two files")
+    reports = []
+    for pair in changed_plans(base, paths):
+        if pair.old is None:
+            assert pair.new is not None
+            changes = added_plan(pair.new.value, settings.thresholds)
+        elif pair.new is None:
+            changes = removed_plan(pair.old.value, settings.thresholds)
+        else:
+            changes = compare_plans(pair.old.value, pair.new.value, thresholds=settings.thresholds)
+        reports.append(_report(pair, changes, settings))
+    return reports
+
+
+def _report(pair: Pair, changes: list[Change], settings: Settings) -> PlanDiff:
+    from octopipe_cli.diff.change import PlanDiff
+
+    old, new = pair
+    return PlanDiff(
+        old_file=None if old is None else old.file,
+        new_file=None if new is None else new.file,
+        old=None if old is None else old.value,
+        new=None if new is None else new.value,
+        changes=changes,
+        failing=settings.failing(changes),
+    )
+
+
+def _inputs(given: dict[str, str], old: Loaded[Plan], new: Loaded[Plan]) -> dict[str, Any]:
+    """Return the profiles and clusters named, checked to be those the plans were made from."""
+    from octopipe_cli.cli.plan_files import read_cluster, read_profile
+
+    found: dict[str, Any] = {}
+    for what, read in (("profile", read_profile), ("cluster", read_cluster)):
+        names = [f"{side}_{what}" for side in ("old", "new")]
+        if sum(name in given for name in names) == 1:
+            missing = next(name for name in names if name not in given).replace("_", "-")
+            raise InputError(f"--{missing} is missing: both {what}s are needed to compare them")
+        for name, plan in zip(names, (old, new), strict=True):
+            if name in given:
+                loaded = read(given[name])
+                wanted: InputFile = getattr(plan.value.inputs, what)
+                if wanted.digest != loaded.digest:
+                    raise InputError(
+                        f"the plan was made from another {what} than {loaded.file}",
+                        file=plan.file,
+                        path=f"$.inputs.{what}.digest",
+                        found=f"{wanted.digest} ({wanted.name})",
+                        expected=loaded.digest,
+                        remedy=f"give --{name.replace('_', '-')} the {what} this plan was made from",
+                    )
+                found[name] = loaded.value
+    return found
+
+
+def _print(reports: list[PlanDiff], output_format: Format) -> None:
     if output_format is Format.json:
         from octopipe_cli.render.diff_json import document
 
@@ -52,5 +195,3 @@ def diff(
         from octopipe_cli.render.diff_text import text
 
         emit(text(reports))
-    if failing:
-        raise typer.Exit(EXIT_NO)

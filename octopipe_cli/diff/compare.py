@@ -16,7 +16,7 @@ from octopipe_cli.diff.request import compare_origin, compare_request, compare_r
 from octopipe_cli.diff.stages import compare_stages
 from octopipe_cli.diff.thresholds import Thresholds
 from octopipe_cli.diff.times import compare_times
-from octopipe_cli.diff.validity import compare_validity, findings
+from octopipe_cli.diff.validity import compare_validity, findings, invalid_plan
 from octopipe_cli.plan import Plan
 from octopipe_cli.profile import Profile
 from octopipe_cli.words import time_text
@@ -65,10 +65,8 @@ def added_plan(new: Plan, thresholds: Thresholds) -> list[Change]:
     message = f"a new plan: {new.inputs.profile.name} on {new.inputs.cluster.name}, "
     message += f"step time {time_text(new.predicted.step_time_ns)}"
     changes = [thresholds.change("plan-added", "$", message)]
-    changes += [
-        thresholds.change("plan-invalid", path, f"the plan does not hold: {text}", None, text)
-        for path, text in findings(new)
-    ]
+    if found := findings(new):
+        changes.append(invalid_plan(found, thresholds))
     for rank, memory in memory_of(new).items():
         if memory.headroom is not None and memory.headroom < thresholds.min_headroom_bytes:
             changes.append(below_headroom(rank, memory, None, thresholds))

@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 from octopipe_cli.diff.change import Effect
 
-#: What a threshold is counted in: per cent of the old value, percentage points, or GiB.
-Unit = Literal["percent", "points", "gib"]
+#: What a threshold is counted in: per cent of the old value, or percentage points.
+Unit = Literal["percent", "points"]
 
 
 @dataclass(frozen=True, slots=True)

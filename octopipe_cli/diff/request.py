@@ -19,7 +19,7 @@ _OWN_ID: Final = {"engine": "engine-changed", "num_microbatches": "microbatches-
 _ELSEWHERE: Final = {
     Plan: (
         *("schema", "version", "created_by", "inputs", "request", "predicted", "bound", "p2p", "kinds", "ranks"),
-        *("baseline", "stages", "orders", "search", "provenance"),
+        *("baseline", "stages", "orders", "search", "content_digest", "provenance"),
     ),
     Search: ("stopped_by", "reproducible"),
     Bound: ("step_time_ns", "gap", "scope", "span_ns", "plan_ns"),
@@ -56,7 +56,12 @@ def compare_origin(old: Plan, new: Plan, thresholds: Thresholds) -> Iterator[Cha
 
 
 def compare_rest(old: Plan, new: Plan, thresholds: Thresholds) -> Iterator[Change]:
-    """Yield what differs in fields that no other function looks at."""
+    """Yield what differs in fields that no other function looks at; a content digest differs with any of them."""
+    sealed = [plan.content_digest is not None for plan in (old, new)]
+    if sealed[0] != sealed[1]:
+        message = f"the plan has {'a' if sealed[1] else 'no'} content digest{'' if sealed[1] else ' any more'}"
+        digests = (old.content_digest, new.content_digest)
+        yield thresholds.change("field-changed", "$.content_digest", message, *digests)
     for path, a, b in (("$", old, new), ("$.search", old.search, new.search), ("$.bound", old.bound, new.bound)):
         for field in a.__struct_fields__:
             was, now = msgspec.to_builtins(getattr(a, field)), msgspec.to_builtins(getattr(b, field))

@@ -14,7 +14,7 @@ from octopipe_cli.words import decimal_text
 #: How much larger something is, in its kind's unit; infinite where nothing was there before.
 Amount = Fraction | float
 
-_UNIT_WORDS: Final = {"percent": " %", "points": " percentage points", "gib": " GiB"}
+_UNIT_WORDS: Final = {"percent": " %", "points": " percentage points"}
 
 
 @dataclass(frozen=True, slots=True)

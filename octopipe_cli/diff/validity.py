@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from octopipe_cli.diff.change import Change
+from octopipe_cli.diff.figures import listed
 from octopipe_cli.diff.thresholds import Thresholds
 from octopipe_cli.errors import InvalidPlanError
-from octopipe_cli.plan import Plan
+from octopipe_cli.plan import Plan, content_digest, is_edited
 from octopipe_cli.replay import replay
 from octopipe_cli.simulate import Timeline
 
@@ -20,21 +21,27 @@ _RATIO_TOLERANCE = 1e-9
 
 def findings(plan: Plan) -> list[Finding]:
     """Return why a plan does not hold, from its file alone; empty where it does."""
+    edited = []
+    if is_edited(plan):
+        now = content_digest(plan)
+        text = f"changed by hand after it was written: its content has the digest {now}, not {plan.content_digest}"
+        edited = [("$.content_digest", text)]
     try:
         timeline = replay(plan, "plan")
     except InvalidPlanError as error:
         text = error.message + "".join(
             f", {label} {part}" for label, part in (("found", error.found), ("expected", error.expected)) if part
         )
-        return [(error.path or "$", text)]
-    return list(_wrong_figures(plan, timeline))
+        return [*edited, (error.path or "$", text)]
+    return [*edited, *_wrong_figures(plan, timeline)]
 
 
 def _wrong_figures(plan: Plan, timeline: Timeline) -> Iterator[Finding]:
     said = plan.predicted
-    for key in ("step_time_ns", "span_ns"):
-        if getattr(said, key) != getattr(timeline, key):
-            yield f"$.predicted.{key}", f"predicts {getattr(said, key)} ns, its orders give {getattr(timeline, key)} ns"
+    for key, what in (("step_time_ns", "step time"), ("span_ns", "span")):
+        told, found = getattr(said, key), getattr(timeline, key)
+        if told != found:
+            yield f"$.predicted.{key}", f"predicts a {what} of {told} ns, its orders give {found} ns"
     if abs(said.bubble_ratio - timeline.bubble_ratio) > _RATIO_TOLERANCE:
         yield (
             "$.predicted.bubble_ratio",
@@ -43,31 +50,41 @@ def _wrong_figures(plan: Plan, timeline: Timeline) -> Iterator[Finding]:
     if [rank.rank for rank in said.ranks] != list(range(len(plan.ranks))):
         yield "$.predicted.ranks", f"not one prediction for each of its {len(plan.ranks)} ranks, in their order"
         return
-    for rank, told in enumerate(said.ranks):
-        for key, found in (
-            ("busy_ns", timeline.busy_ns[rank]),
-            ("peak_memory_bytes", timeline.peak_memory_bytes[rank]),
-            ("first_start_ns", timeline.first_start_ns(rank)),
-            ("last_end_ns", timeline.last_end_ns(rank)),
+    for rank, record in enumerate(said.ranks):
+        for key, what, found in (
+            ("busy_ns", "busy time", timeline.busy_ns[rank]),
+            ("peak_memory_bytes", "peak memory", timeline.peak_memory_bytes[rank]),
+            ("first_start_ns", "first start", timeline.first_start_ns(rank)),
+            ("last_end_ns", "last end", timeline.last_end_ns(rank)),
         ):
-            if getattr(told, key) != found:
-                unit = "ns" if key.endswith("_ns") else "bytes"
+            told, unit = getattr(record, key), "ns" if key.endswith("_ns") else "bytes"
+            if told != found:
                 path = f"$.predicted.ranks[{rank}].{key}"
-                yield path, f"predicts {getattr(told, key)} {unit} for rank {rank}, its orders give {found} {unit}"
+                yield path, f"predicts a {what} of rank {rank} of {told} {unit}, its orders give {found} {unit}"
 
 
 def compare_validity(old: Plan, new: Plan, thresholds: Thresholds) -> Iterator[Change]:
     """Yield what does not hold in the new plan but did in the old one, and the other way round."""
-    if _what_counts(old) == _what_counts(new):
-        return  # what is wrong with the one is wrong with the other
+    if old == new:
+        return
     was, now = findings(old), findings(new)
-    for path, text in now:
-        if (path, text) not in was:
-            yield thresholds.change("plan-invalid", path, f"the plan does not hold: {text}", None, text)
-    for path, text in was:
-        if (path, text) not in now:
-            yield thresholds.change("plan-repaired", path, f"no longer wrong: {text}", text, None)
+    worse, better = [item for item in now if item not in was], [item for item in was if item not in now]
+    if worse:
+        yield invalid_plan(worse, thresholds)
+    if better:
+        message = f"what did not hold in the old plan is gone: {_words(better)}"
+        yield thresholds.change("plan-repaired", better[0][0], message, len(was), len(now), details=_lines(better))
 
 
-def _what_counts(plan: Plan) -> tuple[object, ...]:
-    return plan.request.num_microbatches, plan.p2p, plan.ranks, plan.stages, plan.predicted, plan.orders
+def invalid_plan(found: list[Finding], thresholds: Thresholds) -> Change:
+    """Return the change that tells what does not hold in a plan."""
+    message = f"the plan does not hold: {_words(found)}"
+    return thresholds.change("plan-invalid", found[0][0], message, 0, len(found), details=_lines(found))
+
+
+def _words(found: list[Finding]) -> str:
+    return found[0][1] + (f", and {len(found) - 1} more" if len(found) > 1 else "")
+
+
+def _lines(found: list[Finding]) -> tuple[str, ...]:
+    return listed(f"{path}: {text}" for path, text in found) if len(found) > 1 else ()
