@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from octopipe_cli.classic.study import MOST_STAGES_PER_RANK, Partition, Study
-from octopipe_cli.cluster import Cluster
+from octopipe_cli.cluster import P2P, Cluster
 from octopipe_cli.pipeline import Assignment
 from octopipe_cli.plan import Orders, Recompute
 from octopipe_cli.profile import Profile
 from octopipe_cli.schedules import SCHEDULES
 from octopipe_cli.simulate import Timeline
+
+ALL_NAMES: Final = tuple(schedule.name for schedule in SCHEDULES)
 
 
 @dataclass(frozen=True)
@@ -81,21 +84,23 @@ def classic_rows(
     *,
     recompute: Recompute = "auto",
     max_stages_per_rank: int | None = None,
+    names: Collection[str] = ALL_NAMES,
+    p2p: P2P | None = None,
 ) -> list[ClassicRow]:
     """Return every classic schedule with its best equal-count and its best balanced partition.
 
     Best is the least step time among the stage counts that fit the ranks' memory, else the least step time. With
     `recompute` ``auto`` what does not fit is tried with full recomputation too. Left out are partitions
     that break a rule of the profile, schedules with more stages than layers, and interleaving that
-    Megatron-LM's rule on group sizes refuses.
+    Megatron-LM's rule on group sizes refuses, and what is not among `names`. `p2p` overrides the cluster's.
     """
-    study = Study(profile, cluster, num_microbatches)
+    study = Study(profile, cluster, num_microbatches, p2p)
     recomputed = {"none": (False,), "full": (True,), "auto": (False, True)}[recompute]
     most = MOST_STAGES_PER_RANK if max_stages_per_rank is None else min(max_stages_per_rank, MOST_STAGES_PER_RANK)
     partitions: tuple[Partition, ...] = ("equal", "balanced")
     rows = []
     for schedule in SCHEDULES:
-        if not schedule.runs(cluster.num_ranks, num_microbatches):
+        if schedule.name not in names or not schedule.runs(cluster.num_ranks, num_microbatches):
             continue
         counts = [count for count in range(1, most + 1) if schedule.allows(count)]
         study.forget()

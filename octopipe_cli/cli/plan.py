@@ -87,7 +87,10 @@ def plan(
         ),
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(rich_help_panel=SEARCH, help="What is to run the plan; only any so far.")
+        Engine,
+        typer.Option(
+            rich_help_panel=SEARCH, help="What is to run the plan: the search keeps to what that engine executes."
+        ),
     ] = "any",
     recompute: Annotated[
         Recompute, typer.Option(rich_help_panel=SEARCH, help="Activation recomputation: where it pays, never, always.")
@@ -137,7 +140,7 @@ def plan(
     from octopipe_cli.plan import plan_text
 
     check_stdin(PROFILE=profile, CLUSTER=cluster, **{"--check": check})
-    _check_flags(engine, time_limit)
+    _check_flags(time_limit)
     if check is not None or check_all:
         check_plans(context, None if check_all else check, jobs, time_limit, format)
         return
@@ -174,13 +177,7 @@ def plan(
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _check_flags(engine: Engine, time_limit: float | None) -> None:
-    if engine != "any":
-        raise InputError(
-            f"--engine {engine} is not supported yet",
-            expected="any",
-            remedy="plan without --engine: the plan is for no engine in particular",
-        )
+def _check_flags(time_limit: float | None) -> None:
     if time_limit is not None and not (math.isfinite(time_limit) and time_limit > 0):
         raise InputError("not a time limit", path="--time-limit", found=str(time_limit), expected="seconds above 0")
 

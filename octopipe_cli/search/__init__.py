@@ -8,12 +8,15 @@ from collections.abc import Callable
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InvalidPlanError
 from octopipe_cli.formats import Loaded
+from octopipe_cli.pipeline import build_pipeline
 from octopipe_cli.plan import Plan, Request, sealed
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import Budget
+from octopipe_cli.search.engine_view import check_request
 from octopipe_cli.search.planner import Planner
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.record import plan_record
+from octopipe_cli.simulate import simulate
 from octopipe_cli.verify import check
 
 __all__ = ["Progress", "make_plan"]
@@ -55,11 +58,16 @@ def make_plan(
     LimitError
         Where no plan was found.
     """
+    check_request(request)
     stop = stop or threading.Event()
     planner = Planner(profile.value, cluster.value, request, jobs, time_limit_s, observer, stop, budget)
     best, rows, bound = planner.search()
     stopped_by = planner.stopped_by(planner.value(best.timeline)[0])
-    plan = sealed(plan_record(profile, cluster, request, best.assignment, best.timeline, bound, rows, stopped_by))
+    # Once more with the profile as it is: an engine's view of it has other stages that may not split.
+    p2p, number = best.timeline.pipeline.p2p, request.num_microbatches
+    pipeline = build_pipeline(profile.value, cluster.value, best.assignment, number, p2p)
+    timeline = simulate(pipeline, best.timeline.orders)
+    plan = sealed(plan_record(profile, cluster, request, best.assignment, timeline, bound, rows, stopped_by))
     try:
         check(plan, profile, cluster)
     except InvalidPlanError as error:

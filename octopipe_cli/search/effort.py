@@ -20,6 +20,8 @@ class Budget(NamedTuple):
         (how many of the best go on, from each how many runs, work of the round) for each later round.
     reorder_work
         Work spent on the priorities of single actions of the best partitions.
+    fixed_work
+        Work (actions replayed) of the cuts for an engine whose orders are settled.
     """
 
     bound_time: float
@@ -28,6 +30,7 @@ class Budget(NamedTuple):
     first_work: int
     rounds: tuple[tuple[int, int, int], ...]
     reorder_work: int
+    fixed_work: int = 100_000
 
     def for_size(self, num_actions: int) -> Budget:
         """Return the budget for an instance of about that many actions.
@@ -44,6 +47,7 @@ class Budget(NamedTuple):
             int(self.first_work * share),
             tuple((keep, runs, int(work * share)) for keep, runs, work in self.rounds),
             int(self.reorder_work * share),
+            self.fixed_work,
         )
 
 
@@ -53,8 +57,12 @@ LARGE: Final = 3000
 LARGE_SHARE: Final = 0.8
 
 BUDGETS: Final[dict[Effort, Budget]] = {
-    "quick": Budget(2.0, 0.2, 0.1, 12 * MILLION, ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)), 4 * MILLION),
-    "standard": Budget(6.0, 0.5, 0.6, 120 * MILLION, ((8, 1, 140 * MILLION), (4, 1, 260 * MILLION)), 20 * MILLION),
+    "quick": Budget(
+        2.0, 0.2, 0.1, 12 * MILLION, ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)), 4 * MILLION, 300 * MILLION
+    ),
+    "standard": Budget(
+        6.0, 0.5, 0.6, 120 * MILLION, ((8, 1, 140 * MILLION), (4, 1, 260 * MILLION)), 20 * MILLION, 2000 * MILLION
+    ),
     "thorough": Budget(
         60.0,
         3.0,
@@ -62,5 +70,6 @@ BUDGETS: Final[dict[Effort, Budget]] = {
         400 * MILLION,
         ((12, 1, 600 * MILLION), (6, 2, 1200 * MILLION), (2, 2, 1600 * MILLION)),
         200 * MILLION,
+        10_000 * MILLION,
     ),
 }

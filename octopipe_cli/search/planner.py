@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from octopipe_cli.classic import ClassicRow, classic_rows
-from octopipe_cli.cluster import Cluster
+import msgspec
+
+from octopipe_cli.classic import ALL_NAMES, ClassicRow, classic_rows
+from octopipe_cli.cluster import P2P, Cluster
 from octopipe_cli.errors import LimitError
 from octopipe_cli.list_scheduler import NEVER
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Orders, Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import BUDGETS, Budget
+from octopipe_cli.search.engine_view import FIXED_ORDERS, engine_profile, engine_request
+from octopipe_cli.search.fixed_orders import FixedSearch, fixed_schedules
 from octopipe_cli.search.fusing import fuse_neighbours
 from octopipe_cli.search.least_memory import check_feasible, roomiest_assignments, serial_orders
 from octopipe_cli.search.partition_model import balanced_cuts
 from octopipe_cli.search.polish import polish
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.relaxation import CertifiedBound, lower_bound
-from octopipe_cli.search.starts import starts
+from octopipe_cli.search.starts import places_freely, starts
 from octopipe_cli.search.tuner import Found, Tuner, Watch
 from octopipe_cli.simulate import Timeline, simulate
 
@@ -57,9 +61,9 @@ class Planner:
         stop: threading.Event,
         budget: Budget | None = None,
     ) -> None:
-        self.profile = profile
+        self.profile = engine_profile(profile, request.engine)
         self.cluster = cluster
-        self.request = request
+        self.request = engine_request(request)
         self.jobs = jobs
         self.began = time.monotonic()
         self.watch = Watch(stop, None if time_limit_s is None else self.began + time_limit_s)
@@ -94,17 +98,13 @@ class Planner:
         with self._watched():
             self.phase = "memory"
             check_feasible(self.profile, self.cluster, self.request)
+            if self.request.engine in FIXED_ORDERS:
+                return self._search_fixed()
             tuner = Tuner(self.profile, self.cluster, self.request, self.watch, self.jobs)
             with ThreadPoolExecutor(1) as solver:
                 pending = solver.submit(self._bound) if self.jobs > 1 else None
                 self.phase = "classic schedules"
-                rows = classic_rows(
-                    self.profile,
-                    self.cluster,
-                    self.request.num_microbatches,
-                    recompute=self.request.recompute,
-                    max_stages_per_rank=self.request.max_stages_per_rank,
-                )
+                rows = [row for row in self._classic_rows() if self._engine_runs(row)]
                 plans = [Scheduled(row.assignment, row.timeline) for row in rows if self._may_serve(row)]
                 plans += self._serial_plans() if tuner.limited or not plans else []
                 found = self._tune(tuner, plans, pending)
@@ -119,17 +119,53 @@ class Planner:
         assert self.bound is not None
         return best, rows, self.bound
 
+    def _search_fixed(self) -> tuple[Scheduled, list[ClassicRow], CertifiedBound]:
+        """Return the same for an engine whose orders are settled: there is only the partition to find."""
+        self.phase = "classic schedules"
+        rows = []
+        for name, p2p in fixed_schedules(self.request.engine, self.cluster):
+            rows += self._classic_rows((name,), p2p)
+        self.phase = "bound"
+        self.bound = self._bound()
+        self.phase = "cuts"
+        known = [row.assignment for row in rows]
+        search = FixedSearch(self.profile, self.cluster, self.request, self.watch, self.jobs, known)
+        found = search.best(self.budget.fixed_work)
+        plans = [Scheduled(*found)] if found is not None else []
+        plans += [Scheduled(row.assignment, row.timeline) for row in rows if row.fits and search.keeps(row.assignment)]
+        if not plans:
+            raise self._none_found()
+        return min(plans, key=lambda plan: self.value(plan.timeline)), rows, self.bound
+
+    def _classic_rows(self, names: Collection[str] = ALL_NAMES, p2p: P2P | None = None) -> list[ClassicRow]:
+        return classic_rows(
+            self.profile,
+            self.cluster,
+            self.request.num_microbatches,
+            recompute=self.request.recompute,
+            max_stages_per_rank=self.request.max_stages_per_rank,
+            names=names,
+            p2p=p2p,
+        )
+
     def _bound(self) -> CertifiedBound:
         deadline = self.watch.deadline
         left = None if deadline is None else max(0.1, deadline - time.monotonic())
+        request = self.request
+        if request.engine == "torchtitan" and request.placement == "free":  # either way ranks open in their order
+            request = msgspec.structs.replace(request, placement="cyclic")
         return lower_bound(
             self.profile,
             self.cluster,
-            self.request,
+            request,
             deterministic_time=self.budget.bound_time,
             time_limit_s=left,
             stop=self.watch.over,
         )
+
+    def _engine_runs(self, row: ClassicRow) -> bool:
+        """Return whether torchtitan places the row's stages: cyclic, or a V with two a rank."""
+        return self.request.engine != "torchtitan" or row.placement == "cyclic" or row.stages_per_rank == 2
 
     def _may_serve(self, row: ClassicRow) -> bool:
         """Return whether a classic schedule keeps what the request asks for."""
@@ -139,7 +175,9 @@ class Planner:
     def _serial_plans(self) -> list[Scheduled]:
         """Return plans that run one micro-batch after the other on the roomiest partitions, where they fit."""
         plans = []
-        for assignment in roomiest_assignments(self.profile, self.cluster, self.request):
+        free = places_freely(self.request) or self.request.placement != "free"
+        request = self.request if free else msgspec.structs.replace(self.request, placement="cyclic")
+        for assignment in roomiest_assignments(self.profile, self.cluster, request):
             pipeline = build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
             timeline = simulate(pipeline, serial_orders(pipeline))
             if timeline.fits:
@@ -205,7 +243,7 @@ class Planner:
     def _scheduled(self, tuner: Tuner, found: Found) -> Scheduled:
         """Return a partition's plan, exactly as the simulator has it."""
         assignment, orders = found.assignment, tuner.orders(found)
-        if self.request.placement == "free" and _interchangeable(self.cluster):
+        if places_freely(self.request) and _interchangeable(self.cluster):
             assignment, orders = _in_order_of_appearance(assignment, orders)
         pipeline = build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
         timeline = simulate(pipeline, orders)

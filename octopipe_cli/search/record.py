@@ -117,7 +117,8 @@ def _scope(request: Request) -> str:
         parts.append("no recomputation")
     if request.max_stages_per_rank is not None:
         parts.append(f"at most {request.max_stages_per_rank} stages a rank")
-    return "any plan" + (f" with {', '.join(parts)}" if parts else "")
+    whose = "any plan" if request.engine == "any" else f"any plan for {request.engine}"
+    return whose + (f" with {', '.join(parts)}" if parts else "")
 
 
 def _baseline(timeline: Timeline, rows: Sequence[ClassicRow]) -> Baseline | None:

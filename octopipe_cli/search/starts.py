@@ -39,10 +39,17 @@ def rank_sequences(num_ranks: int, num_cuts: int, request: Request) -> list[tupl
     found = []
     if request.placement in ("free", "cyclic"):
         found += [(f"cyclic, {v} a rank", up * v) for v in fitting]
+    if request.engine == "torchtitan":
+        fitting = [v for v in fitting if v == 2]
     if request.placement in ("free", "v"):
         low = 2 if request.placement == "free" else 1
         found += [(f"V, {v} a rank", ((up + down) * v)[: v * num_ranks]) for v in fitting if v >= low]
     return found
+
+
+def places_freely(request: Request) -> bool:
+    """Return whether a stage may sit on any rank: torchtitan places stages itself, cyclic or in a V."""
+    return request.placement == "free" and request.engine != "torchtitan"
 
 
 def even_cuts(tables: Tables, ranks: Sequence[int]) -> tuple[int, ...] | None:
@@ -96,7 +103,7 @@ def starts(tables: Tables, request: Request, recompute: bool) -> list[Start]:
         cuts = even_cuts(tables, ranks)
         if cuts is not None and all(a < b for a, b in pairwise(cuts)):
             assignment = Assignment(cuts, ranks, (recompute,) * len(ranks))
-            free = request.placement == "free"
+            free = places_freely(request)
             made = keep_together(tables, weights, assignment, free, request.max_stages_per_rank)
             if made is not None:
                 found.append(Start(family, made))

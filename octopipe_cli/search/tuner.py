@@ -27,7 +27,7 @@ from octopipe_cli.search.anneal import (
     try_rules,
 )
 from octopipe_cli.search.priorities import nudge_priorities
-from octopipe_cli.search.starts import priority_rules
+from octopipe_cli.search.starts import places_freely, priority_rules
 from octopipe_cli.search.tables import Tables, build_tables, price, quick_bound
 
 CHUNK = 1_000_000  # work between two looks at the clock
@@ -85,7 +85,7 @@ class Tuner:
         self._runs = 0
 
     def _allowed(self, profile: Profile) -> int:
-        moves = MOVE_RANKS | MOVE_COUNT if self.request.placement == "free" else 0
+        moves = MOVE_RANKS | MOVE_COUNT if places_freely(self.request) else 0
         if self.request.recompute == "auto" and self.limited:
             moves |= MOVE_RECOMPUTE
         apart = any(times.backward_ms is not None for kind in profile.kinds.values() for times in kind.times.values())

@@ -1,0 +1,58 @@
+"""What an engine's rules make of a request and a profile: the space the search then looks through."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from octopipe_cli.errors import InputError
+from octopipe_cli.plan import Engine, Request
+from octopipe_cli.profile import Profile
+
+#: Engines that run PyTorch's pipelining runtime, and those whose orders are settled.
+TORCH_ENGINES: Final[tuple[Engine, ...]] = ("torch", "torchtitan")
+FIXED_ORDERS: Final[tuple[Engine, ...]] = ("megatron", "megatron-hybrid", "deepspeed")
+
+
+def check_request(request: Request) -> None:
+    """Raise InputError where the request asks an engine for what it cannot do."""
+    engine, placement = request.engine, request.placement
+    if engine in FIXED_ORDERS and placement == "v":
+        raise InputError(
+            f"{engine} has no V placement", path="--placement", found="v", expected="cyclic, or none (free)"
+        )
+    if engine == "torchtitan" and placement == "v" and request.max_stages_per_rank == 1:
+        raise InputError(
+            "torchtitan's V has two stages a rank",
+            path="--max-stages-per-rank",
+            found="1",
+            expected="2, or no limit",
+        )
+
+
+def engine_request(request: Request) -> Request:
+    """Return the request with what its engine settles: placement, backward, stages a rank."""
+    if request.engine in FIXED_ORDERS:
+        most = 1 if request.engine == "deepspeed" else request.max_stages_per_rank
+        return msgspec.structs.replace(request, backward="fused", placement="cyclic", max_stages_per_rank=most)
+    return request
+
+
+def engine_profile(profile: Profile, engine: Engine) -> Profile:
+    """Return the profile as an engine runs it.
+
+    PyTorch's runtime does nothing in I of the first stage and the whole backward in its W: that stage runs B, so the
+    first layer may not split. Everything else of its kind stays.
+    """
+    if engine not in TORCH_ENGINES:
+        return profile
+    first, *others = profile.layer_kinds
+    kind = profile.kinds[first]
+    if not kind.splittable:
+        return profile
+    name = first + "'"
+    while name in profile.kinds:
+        name += "'"
+    kinds = {**profile.kinds, name: msgspec.structs.replace(kind, splittable=False)}
+    return msgspec.structs.replace(profile, kinds=kinds, layers=[name, *others])
