@@ -32,6 +32,8 @@ from octopipe_cli.search.tables import new_costs, price, shares_ranks
 REPLAY_WORK = 8  # what a candidate costs besides its actions, in actions
 EXACT_WORK = 16  # what the exact look at the memory costs, by stage and micro-batch
 
+OVER = 1 << 60  # above every time: from here on a value counts bytes that do not fit
+
 INPUT_AT, GRADIENT_AT, F_AT, B_AT = range(4)  # rows of `FixedBench.when`
 
 
@@ -62,7 +64,7 @@ class FixedBench(NamedTuple):
     step: Ints
     memory: Ints | None
     when: Ints  # (4, stages, micro-batches): arrival of the input and of the gradient, start of F and of B
-    book: Ints  # (4, ranks): when it is free, last end, first start, bytes held
+    book: Ints  # (5, ranks): when it is free, last end, first start, bytes held, most bytes too many
     random: Ints
     counts: Ints  # (2,): work done, candidates
 
@@ -86,7 +88,7 @@ def new_fixed_bench(
         np.zeros(num_ranks, np.int64),
         np.zeros((5, num_ranks), np.int64) if limited else None,
         np.zeros((4, n, num_microbatches), np.int64),
-        np.zeros((4, num_ranks), np.int64),
+        np.zeros((5, num_ranks), np.int64),
         np.array([(seed * 2654435761 + 88172645463325252) % (1 << 62) + 1], np.int64),
         np.zeros(2, np.int64),
     )
@@ -94,9 +96,9 @@ def new_fixed_bench(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def replay(sequence, costs, n, step, memory, blocking, by_span, when, book):  # type: ignore[no-untyped-def]
-    """Return the step time (or span) of a sequence of F and B, or NEVER where what is held surely does not fit.
+    """Return the step time (or span) of a sequence of F and B; OVER and the bytes too many where it surely won't fit.
 
-    Boundary tensors that wait for their turn are left to `fits`. `when` is written.
+    Boundary tensors that wait for their turn are left to `excess`. `when` is written.
     """
     times, lags, sizes, rank_of = costs.times, costs.lags, costs.sizes, costs.rank
     num_ranks = step.shape[0]
@@ -105,6 +107,7 @@ def replay(sequence, costs, n, step, memory, blocking, by_span, when, book):  # 
         book[1, d] = 0
         book[2, d] = -1
         book[3, d] = 0
+        book[4, d] = 0
     for k in range(sequence.shape[0]):
         s, back, m = sequence[k, 0], sequence[k, 1], sequence[k, 2]
         d = rank_of[s]
@@ -120,8 +123,7 @@ def replay(sequence, costs, n, step, memory, blocking, by_span, when, book):  # 
                 when[INPUT_AT, s + 1, m] = end + lag
             if memory is not None:
                 book[3, d] += sizes[HELD, s]
-                if book[3, d] + sizes[WORK_F, s] > memory[ROOM, d]:
-                    return NEVER
+                book[4, d] = max(book[4, d], book[3, d] + sizes[WORK_F, s] - memory[ROOM, d])
         else:
             if s < n - 1:
                 begin = max(begin, when[GRADIENT_AT, s, m])
@@ -131,17 +133,19 @@ def replay(sequence, costs, n, step, memory, blocking, by_span, when, book):  # 
                 lag = lags[BACK, s]
                 when[GRADIENT_AT, s - 1, m] = end + lag
             if memory is not None:
-                if book[3, d] + sizes[WORK_B, s] + sizes[OUTPUT, s] > memory[ROOM, d]:
-                    return NEVER
+                most = book[3, d] + sizes[WORK_B, s] + sizes[OUTPUT, s]
+                book[4, d] = max(book[4, d], most - memory[ROOM, d])
                 book[3, d] -= sizes[HELD, s]
         if book[2, d] < 0:
             book[2, d] = begin
         book[1, d] = end
         book[0, d] = end + lag if blocking else end
     value = np.int64(0)
+    over = np.int64(0)
     for d in range(num_ranks):
         value = max(value, book[1, d] + step[d] - (book[2, d] if by_span else 0))
-    return value
+        over += book[4, d]
+    return OVER + over if over > 0 else value
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -155,10 +159,11 @@ def _book(at, begin, end, size, keys, changes):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def fits(costs, n, memory, when, counts):  # type: ignore[no-untyped-def]
-    """Return whether every rank stays within its room at every instant of a replay (formats: memory, spelled out)."""
+def excess(costs, n, memory, when, counts):  # type: ignore[no-untyped-def]
+    """Return by how many bytes ranks exceed their room at some instant of a replay (formats: memory, spelled out)."""
+    total = np.int64(0)
     if memory is None:
-        return True
+        return total
     counts[0] += when.shape[2] * n * EXACT_WORK
     times, sizes, rank_of = costs.times, costs.sizes, costs.rank
     num_microbatches = when.shape[2]
@@ -179,17 +184,19 @@ def fits(costs, n, memory, when, counts):  # type: ignore[no-untyped-def]
                     at = _book(at, when[INPUT_AT, s, m], f, sizes[INPUT, s], keys, changes)
                 if s < n - 1:
                     at = _book(at, when[GRADIENT_AT, s, m], end, sizes[OUTPUT, s], keys, changes)
-        held = np.int64(0)
+        held = most = np.int64(0)
         for i in np.argsort(keys[:at]):
             held += changes[i]
-            if held > memory[ROOM, d]:
-                return False
-    return True
+            most = max(most, held)
+        total += max(most - memory[ROOM, d], 0)
+    return total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def evaluate(tables, bench, cuts, overhead, blocking, by_span, mtp, threshold):  # type: ignore[no-untyped-def]
-    """Return the value of cuts; NEVER where they break a rule, or are no worse than the threshold but do not fit.
+    """Return the value of cuts; NEVER where they break a rule, OVER and the bytes too many where they do not fit.
+
+    Whether they fit to the byte is only looked at where they are no worse than the threshold.
 
     `mtp`: (first MTP layer, the first and the last stage that may hold it); a layer of -1 where there is none.
     """
@@ -207,9 +214,10 @@ def evaluate(tables, bench, cuts, overhead, blocking, by_span, mtp, threshold): 
     price(tables, cuts, bench.ranks, bench.recompute, bench.fuse, n, overhead, costs, step, memory)
     bench.counts[0] += bench.sequence.shape[0] // 2
     value = replay(bench.sequence, costs, n, step, memory, blocking, by_span, bench.when, bench.book)
-    if value > threshold or value >= NEVER or fits(costs, n, memory, bench.when, bench.counts):
+    if value > threshold or value >= OVER:
         return value
-    return NEVER
+    over = excess(costs, n, memory, bench.when, bench.counts)
+    return OVER + over if over > 0 else value
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -19,7 +19,7 @@ from octopipe_cli.list_scheduler import NEVER, Ints
 from octopipe_cli.pipeline import Assignment, Pipeline, build_pipeline
 from octopipe_cli.plan import Engine, Orders, Request
 from octopipe_cli.profile import Profile
-from octopipe_cli.search.fixed_kernel import FixedBench, anneal_cuts, evaluate, new_fixed_bench
+from octopipe_cli.search.fixed_kernel import OVER, FixedBench, anneal_cuts, evaluate, new_fixed_bench
 from octopipe_cli.search.starts import even_cuts
 from octopipe_cli.search.tables import Tables, build_tables
 from octopipe_cli.search.tuner import Watch
@@ -208,9 +208,9 @@ class FixedSearch:
             until = min(work, int(bench.counts[0]) + CHUNK)
             anneal_cuts(self.tables, bench, *arguments, mtp, self.least, until, work, hot)
             self.watch.done[key] = int(bench.counts[1])
-            self.watch.best = min(self.watch.best, int(bench.values[1]))
+            self.watch.best = min(self.watch.best, _time_or_never(int(bench.values[1])))
         value = int(bench.values[1])
-        return FixedFound(value, order, tuple(bench.best.tolist())) if value < NEVER else None
+        return FixedFound(value, order, tuple(bench.best.tolist())) if value < OVER else None
 
     def _bench(self, order: FixedOrder, run: int) -> FixedBench:
         ranks = tuple(range(self.cluster.num_ranks)) * order.stages_per_rank
@@ -245,6 +245,10 @@ class FixedSearch:
         ranks, stages = self.cluster.num_ranks, self.cluster.num_ranks * order.stages_per_rank
         least = stages - 1 if self.request.engine == "megatron-hybrid" else stages - ranks + (ranks > 1)
         return roles.index("mtp"), least, stages - 1
+
+
+def _time_or_never(value: int) -> int:
+    return value if value < OVER else NEVER
 
 
 def _best(found: list[FixedFound]) -> list[FixedFound]:
