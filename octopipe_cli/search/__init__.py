@@ -12,7 +12,7 @@ from octopipe_cli.pipeline import build_pipeline
 from octopipe_cli.plan import Plan, Request, sealed
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import Budget
-from octopipe_cli.search.engine_view import check_request
+from octopipe_cli.search.engine_view import check_engine, check_request
 from octopipe_cli.search.planner import Planner
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.record import plan_record
@@ -68,6 +68,7 @@ def make_plan(
     pipeline = build_pipeline(profile.value, cluster.value, best.assignment, number, p2p)
     timeline = simulate(pipeline, best.timeline.orders)
     plan = sealed(plan_record(profile, cluster, request, best.assignment, timeline, bound, rows, stopped_by))
+    check_engine(plan, profile)
     try:
         check(plan, profile, cluster)
     except InvalidPlanError as error:

@@ -6,8 +6,10 @@ from typing import Final
 
 import msgspec
 
+from octopipe_cli.engines import why_not
 from octopipe_cli.errors import InputError
-from octopipe_cli.plan import Engine, Request
+from octopipe_cli.formats import Loaded
+from octopipe_cli.plan import Engine, Plan, Request
 from octopipe_cli.profile import Profile
 
 #: Engines that run PyTorch's pipelining runtime, and those whose orders are settled.
@@ -28,6 +30,22 @@ def check_request(request: Request) -> None:
             path="--max-stages-per-rank",
             found="1",
             expected="2, or no limit",
+        )
+
+
+def check_engine(plan: Plan, profile: Loaded[Profile]) -> None:
+    """Raise InputError where the engine that a plan was made for cannot run models with the profile's layers."""
+    found = why_not(plan, plan.request.engine)
+    for violation in found:
+        if violation.rule == "kinds" and plan.request.engine == "megatron-hybrid":
+            continue  # the export asks for the symbols it cannot guess
+        if violation.path != "$.kinds" and violation.rule != "layer-order":
+            raise AssertionError(f"the search made a plan that {plan.request.engine} does not run: {violation}")
+        raise InputError(
+            f"{plan.request.engine} does not run this model: {violation.message}",
+            file=profile.file,
+            path="$.kinds",
+            remedy="plan for another engine: --engine megatron-hybrid, torch or any",
         )
 
 

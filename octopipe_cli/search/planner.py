@@ -19,7 +19,7 @@ from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Orders, Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import BUDGETS, Budget
-from octopipe_cli.search.engine_view import FIXED_ORDERS, engine_profile, engine_request
+from octopipe_cli.search.engine_view import FIXED_ORDERS, TORCH_ENGINES, engine_profile, engine_request
 from octopipe_cli.search.fixed_orders import FixedSearch, fixed_schedules
 from octopipe_cli.search.fusing import fuse_neighbours
 from octopipe_cli.search.least_memory import check_feasible, roomiest_assignments, serial_orders
@@ -164,8 +164,9 @@ class Planner:
         )
 
     def _engine_runs(self, row: ClassicRow) -> bool:
-        """Return whether torchtitan places the row's stages: cyclic, or a V with two a rank."""
-        return self.request.engine != "torchtitan" or row.placement == "cyclic" or row.stages_per_rank == 2
+        """Return whether the engine runs the row: torchtitan has a V of two stages a rank, PyTorch recomputes in B."""
+        placed = self.request.engine != "torchtitan" or row.placement == "cyclic" or row.stages_per_rank == 2
+        return placed and not (self.request.engine in TORCH_ENGINES and row.recompute and row.split)
 
     def _may_serve(self, row: ClassicRow) -> bool:
         """Return whether a classic schedule keeps what the request asks for."""

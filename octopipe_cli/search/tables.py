@@ -36,6 +36,7 @@ from octopipe_cli.list_scheduler import (
 from octopipe_cli.pipeline import LayerTimes, layer_times
 from octopipe_cli.plan import Request
 from octopipe_cli.profile import Profile
+from octopipe_cli.search.engine_view import TORCH_ENGINES
 
 ACTIVATION, WEIGHT_ACTIVATION, STATE, BOUNDARY, WHOLE_ONLY = range(5)  # rows of `Tables.sums`
 LARGEST, WORKSPACE, OUT, SIZE_CLASS = range(4)  # rows of `Tables.layers`
@@ -65,6 +66,8 @@ class Tables(NamedTuple):
         Shape (layers + 1,): 1 where a cut may stand before that layer.
     together, tied
         Groups of layers that share a rank, that share weights: one a row, filled up with -1.
+    whole_again
+        Whether a stage that recomputes may not split.
     """
 
     grade: Ints
@@ -76,6 +79,7 @@ class Tables(NamedTuple):
     legal: Ints
     together: Ints
     tied: Ints
+    whole_again: bool
 
 
 def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables:
@@ -131,6 +135,7 @@ def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables
         legal=legal,
         together=_groups(_merged(profile.rules.same_rank)),
         tied=_groups(profile.rules.tied),
+        whole_again=request.engine in TORCH_ENGINES,
     )
 
 
@@ -203,7 +208,9 @@ def price(tables, cuts, ranks, recompute, fuse, n, overhead, costs, step, memory
         costs.times[BACKWARD, s, 0] = overhead + again + times[BACKWARD, g, b] - times[BACKWARD, g, a]
         costs.times[WEIGHT, s, 0] = overhead + times[WEIGHT, g, b] - times[WEIGHT, g, a]
         costs.times[WHOLE, s, 0] = overhead + again + times[WHOLE, g, b] - times[WHOLE, g, a]
-        fused = 1 if fuse[s] or sums[WHOLE_ONLY, b] > sums[WHOLE_ONLY, a] else 0
+        fused = (
+            1 if fuse[s] or sums[WHOLE_ONLY, b] > sums[WHOLE_ONLY, a] or (tables.whole_again and recompute[s]) else 0
+        )
         costs.fused[s, 0] = fused
         step[d] += times[STEP, g, b] - times[STEP, g, a]
         costs.lags[AHEAD, s] = tables.lags[layers[SIZE_CLASS, b - 1], d, ranks[s + 1]] if s < n - 1 else 0

@@ -37,6 +37,7 @@ def cluster(count: int = 2, memory_bytes: float | None = None, **more: Any) -> L
 
 def planned(profile: Profile, machine: Loaded[Cluster], microbatches: int = 4, **how: Any) -> Plan:
     document = profile_document(profile)
+    document["kinds"]["e"]["role"], document["kinds"]["h"]["role"] = "embedding", "head"
     loaded = Loaded(profile_from_document(document, "p"), "p", digest(document))
     return make_plan(loaded, machine, Request(num_microbatches=microbatches, **how), budget=BUDGET)
 
@@ -157,6 +158,12 @@ def test_what_an_engine_cannot_do_is_refused() -> None:
         planned(model(), cluster(2), engine="megatron", placement="v")
     with pytest.raises(InputError, match="two stages a rank"):
         planned(model(), cluster(2), engine="torchtitan", placement="v", max_stages_per_rank=1)
+
+
+def test_a_model_the_engine_does_not_know_is_refused() -> None:
+    made = layered(["e", "mlp", "mlp", "h"], e={"ns": (1, 1, 0)}, mlp={"ns": (5, 5, 5)}, h={"ns": (2, 2, 2)})
+    with pytest.raises(InputError, match="megatron does not run this model: layers of kind .mlp. are no whole"):
+        planned(made, cluster(2), engine="megatron")
 
 
 def test_too_little_memory_for_a_settled_order() -> None:
