@@ -57,6 +57,11 @@ TARGETS: Final = (
         "megatron-hybrid", "megatron_hybrid", "layer pattern with cuts and flags (Megatron-LM)", ".txt", ("symbols",)
     ),
     Target("deepspeed", "deepspeed", "a PipelineModule with the plan's partition (Python)", ".py"),
+    Target("chrome-trace", "chrome_trace", "a trace for Perfetto and chrome://tracing", ".trace.json"),
+    Target("svg", "svg", "a picture: chart, bound, memory", ".svg"),
+    Target("html", "html", "one page to zoom and point into, no network needed", ".html"),
+    Target("json", "timeline_json", "the timeline, an action a line", ".json"),
+    Target("csv", "timeline_csv", "the timeline as a table", ".csv"),
 )
 
 

@@ -18,19 +18,22 @@ class Tick(NamedTuple):
 
 def ticks(window: Window, cells: int) -> tuple[Unit, list[Tick]]:
     """Return the unit and the ticks: 1, 2 or 5 times a power of ten apart, as dense as their labels allow."""
+    unit, times = round_times(window, cells)
+    return unit, [Tick((time - window.from_ns) * cells // window.length_ns, label) for time, label in times]
+
+
+def round_times(window: Window, cells: int) -> tuple[Unit, list[tuple[int, str]]]:
+    """Return the unit and (time in ns, label) of each tick on an axis that is so many characters long."""
     unit = unit_of(window.to_ns)
-    length = window.length_ns
     for exponent in count():
         digits = max(unit.power - exponent, 0)
         width = len(decimal_text(window.to_ns, 10**unit.power, digits))
         for factor in (1, 2, 5):
             step = factor * 10**exponent
-            if step * cells >= (width + 4) * length:
+            if step * cells >= (width + 4) * window.length_ns:
                 first = -(-window.from_ns // step) * step
                 # In a narrow chart not one round time may lie inside the window: then its start is named.
                 times = range(first, window.to_ns, step) or [window.from_ns]
                 digits = digits if times[0] == first else unit.power
-                return unit, [
-                    Tick((t - window.from_ns) * cells // length, decimal_text(t, 10**unit.power, digits)) for t in times
-                ]
+                return unit, [(time, decimal_text(time, 10**unit.power, digits)) for time in times]
     raise AssertionError("some step is long enough")
