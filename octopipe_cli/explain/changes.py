@@ -91,10 +91,10 @@ def _best(path: CriticalPath, candidates: Iterable[_Candidate], most: int) -> li
     return best
 
 
-def _change(timeline: Timeline, candidate: _Candidate, replayed_ns: int) -> Change:
-    step_time, least = timeline.step_time_ns, plan_bound_ns(candidate.pipeline)
-    after = max(replayed_ns, least)  # a replay asks for no memory limit, the bound does
-    return Change(candidate.what, candidate.stages, after, step_time - after, step_time - least)
+def _change(timeline: Timeline, candidate: _Candidate, after_ns: int) -> Change:
+    step_time = timeline.step_time_ns
+    at_best = step_time - plan_bound_ns(candidate.pipeline)
+    return Change(candidate.what, candidate.stages, after_ns, step_time - after_ns, at_best)
 
 
 def _faster_stage(pipeline: Pipeline, stage: int) -> Pipeline:

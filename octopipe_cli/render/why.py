@@ -88,7 +88,8 @@ def _wait_text(wait: Wait) -> str:
     if wait.place == "never acts":
         return "all the time: it has no work"
     if wait.place == "after last":
-        return f"after its last action, until the step ends on rank {wait.source_rank} with {wait.source}"
+        end = f" with {wait.source}" if wait.source else ""
+        return f"after its last action, until the step ends on rank {wait.source_rank}{end}"
     where = "the same rank" if wait.source_rank == wait.rank else f"rank {wait.source_rank}"
     if wait.place == "before first":
         return f"before its first action {wait.action}, for {wait.source} on {where}"

@@ -14,11 +14,17 @@ LONG_WAIT: Final = 20
 #: How many ranks are told apart on the critical path.
 MOST_RANKS: Final = 5
 
+#: Engines whose orders follow from partition and placement.
+FIXED_ORDERS: Final = ("megatron", "megatron-hybrid", "deepspeed")
+
 
 def paragraphs(plan: Plan, explanation: Explanation) -> Iterator[tuple[str, str]]:
     """Yield (label, text): the pace, the bound, what the bound of this partition is made of, memory, the path."""
-    yield "why", f"The step takes {time_text(explanation.step_time_ns)}. " + _bottleneck_text(plan, explanation)
-    yield "bound", _bound_text(explanation)
+    text = f"The step takes {time_text(explanation.step_time_ns)}. "
+    if plan.request.objective == "span":
+        text = text[:-2] + "; the plan was made for a short span, which is not explained here. "
+    yield "why", text + _bottleneck_text(plan, explanation)
+    yield "bound", _bound_text(plan, explanation)
     yield "partition", _parts_text(explanation)
     if explanation.full:
         yield "memory", _memory_text(explanation)
@@ -55,7 +61,7 @@ def _and(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _bound_text(explanation: Explanation) -> str:
+def _bound_text(plan: Plan, explanation: Explanation) -> str:
     bounds, step_time = explanation.bounds, explanation.step_time_ns
     certified = bounds.certified_ns
     gap = step_time - certified
@@ -66,6 +72,8 @@ def _bound_text(explanation: Explanation) -> str:
     if not gap:
         return f"Optimal: the step time equals the bound ({bounds.scope})."
     text = f"The bound ({bounds.scope}) is {time_text(certified)}: the step is {_share(gap, certified)} above it."
+    if plan.request.engine in FIXED_ORDERS:
+        return f"{text} The engine fixes the orders: only another partition or placement may help."
     if not bounds.order_ns:
         return f"{text} No other order of this partition and placement helps; only another partition or placement may."
     if not bounds.partition_ns:

@@ -109,6 +109,36 @@ def test_workspace_counts_for_what_could_run_meanwhile() -> None:
     assert with_ready(timeline, action_graph(timeline), wait).ready == Ready(f(0, 1), MS, 7)
 
 
+def test_what_a_wait_finds_held_is_what_is_held_before_the_action_would_run() -> None:
+    orders: Orders = (
+        (f(0, 0), Action(0, "I", 0), f(0, 1), Action(0, "W", 0), Action(0, "I", 1), Action(0, "W", 1)),
+        (f(1, 0), b(1, 0), f(1, 1), b(1, 1)),
+    )
+    plan = make_plan([0, 1], orders, {"F": MS, "I": MS, "W": MS, "B": 2 * MS}, num_microbatches=2)
+    stages = [msgspec.structs.replace(stage, recompute=False) for stage in plan.stages]
+    pipeline = replay(msgspec.structs.replace(plan, stages=stages)).pipeline
+    limit = pipeline.state_bytes(0) + 2 * GIB // 16  # both micro-batches' activations, and none of what a W needs
+    timeline = simulate(replace(pipeline, limit_bytes=(limit, None)), orders)
+    wait = next(wait for wait in largest_waits(timeline) if wait.place == "between" and wait.action == orders[0][1])
+    assert with_ready(timeline, action_graph(timeline), wait).ready == Ready(f(0, 1), MS, 0)
+
+
+def test_an_input_that_waits_is_not_missing_once_it_is_used() -> None:
+    orders: Orders = (
+        (f(0, 0), f(0, 1), b(0, 0), b(0, 1)),
+        (f(1, 0), b(1, 0), f(1, 1), b(1, 1)),
+        (f(2, 0), b(2, 0), f(2, 1), b(2, 1)),
+    )
+    plan = make_plan([0, 1, 2], orders, {"F": MS, "B": 2 * MS}, num_microbatches=2)
+    sizes = StageBytes(state=1000, held=10, output=4)
+    plan = msgspec.structs.replace(plan, stages=[msgspec.structs.replace(stage, bytes=sizes) for stage in plan.stages])
+    # Rank 1 waits from 2 to 5 for 2B0; 1F1's input is there from 2 on: 1000 + 10 + 4 bytes, 1020 once it runs
+    timeline = simulate(replace(replay(plan).pipeline, limit_bytes=(None, 1019, None)), orders)
+    wait = next(wait for wait in largest_waits(timeline) if wait.rank == 1 and wait.action == b(1, 0))
+    assert (wait.from_ns, wait.longest_ns) == (2 * MS, 3 * MS)
+    assert with_ready(timeline, action_graph(timeline), wait).ready == Ready(f(1, 1), MS, 1)
+
+
 def test_what_needs_an_action_that_comes_later_is_not_ready() -> None:
     timeline = replay(two_ranks())
     wait = largest_waits(timeline)[0]  # 0B0 waits; 0B1 is all that follows, and its gradient comes later
@@ -126,6 +156,15 @@ def test_bottleneck_and_bound_of_1f1b() -> None:
     assert (bounds.plan.total_ns, bounds.unlimited_ns) == (9 * MS, 9 * MS)
     certified = 9 * MS * 100 // 102
     assert (bounds.certified_ns, bounds.order_ns, bounds.partition_ns) == (certified, 0, 9 * MS - certified)
+
+
+def test_of_ranks_that_never_wait_the_busiest_is_the_bottleneck() -> None:
+    plan = make_plan([1, 0], ((f(1, 0), b(1, 0)), (f(0, 0), b(0, 0))), {"F": MS, "B": 2 * MS}, num_microbatches=1)
+    nothing = msgspec.structs.replace(plan.stages[1], action_ns={"F": 0, "B": 0})
+    plan = msgspec.structs.replace(plan, stages=[plan.stages[0], nothing])
+    timeline = replay(plan)
+    assert [timeline.bubbles(rank).between_ns for rank in (0, 1)] == [0, 0]
+    assert explain(plan, timeline).bottleneck.rank == 1
 
 
 def test_what_helps_1f1b() -> None:

@@ -71,6 +71,31 @@ def test_the_bound_in_words(bound_ns: int, scope: str, said: str) -> None:
     assert said in text(plan)
 
 
+def asked(**request: object) -> Plan:
+    plan = make_plan([0, 1], one_f_one_b(2, 2), {"F": MS, "B": 2 * MS}, num_microbatches=2)
+    return with_figures(
+        msgspec.structs.replace(plan, request=msgspec.structs.replace(plan.request, **request))  # type: ignore[arg-type]
+    )
+
+
+def test_what_the_request_changes() -> None:
+    assert "The engine fixes the orders: only another partition" in text(asked(engine="megatron"))
+    assert "The engine fixes the orders" not in text(asked(engine="torch"))
+    assert "9.000 ms; the plan was made for a short span, which is not explained here. Rank" in text(
+        asked(objective="span")
+    )
+
+
+def test_a_rank_without_work() -> None:
+    plan = make_plan([0], one_f_one_b(1, 2), {"F": MS, "B": 2 * MS}, num_microbatches=2)
+    idle = msgspec.structs.replace(plan, ranks=plan.ranks * 2, orders=[*plan.orders, []])
+    assert "    6.000  100.0     1  all the time: it has no work\n" in text(idle)
+    stepping = msgspec.structs.replace(plan.ranks[0], step_ns=100 * MS)
+    shown = text(msgspec.structs.replace(idle, ranks=[plan.ranks[0], stepping]))
+    assert "0  after its last action, until the step ends on rank 1\n" in shown
+    assert "0 ns of work, 100.0 ms of optimizer step." in shown
+
+
 def test_the_gap_is_split_between_order_and_partition() -> None:
     plan = v_plan()  # 555 ms; its partition needs 270 ms and the way there
     bound = Bound(step_time_ns=250 * MS, gap=0.0, scope="any plan")
