@@ -21,7 +21,7 @@ from octopipe_cli.simulate import Timeline
 from octopipe_cli.words import GIBIBYTE, decimal_text, kinds_text, stage_kinds, visible
 
 #: Names of catapult's own palette (tr.b.ColorScheme), the same hues as our charts; Perfetto picks by event name.
-COLOURS: Final = {"F": "rail_response", "I": "rail_animation", "W": "rail_load", "B": "thread_state_iowait"}
+COLOURS: Final = {"F": "rail_response", "I": "rail_idle", "W": "rail_load", "B": "detailed_memory_dump"}
 #: At one instant: first the slices, then the arrows into and out of them, then the counters.
 PHASES: Final = {"X": 0, "f": 1, "s": 2, "C": 3}
 

@@ -9,7 +9,7 @@ from octopipe_cli.simulate import Timeline
 from octopipe_cli.words import decimal_text, gibibyte_text, percent_text, time_text, visible
 
 #: Characters of a name from a file that a picture has room for.
-NAME_LENGTH: Final = 80
+NAME_LENGTH: Final = 60
 
 
 class Figure(NamedTuple):
@@ -45,13 +45,13 @@ def figures(plan: Plan, timeline: Timeline) -> list[Figure]:
     reached, bound = timeline.step_time_ns, plan.bound.step_time_ns
     found = [Figure("step time", time_text(reached), f"span {time_text(timeline.span_ns)}")]
     if bound:
-        met = "met: the plan is optimal" if reached <= bound else f"plan is {_gap(reached, bound)} % above"
-        found.append(Figure("bound", time_text(bound), f"{short(plan.bound.scope, 40)}; {met}"))
+        said = "met: the plan is optimal" if reached <= bound else f"plan is {_gap(reached, bound)} % above"
+        found.append(Figure("bound", time_text(bound), f"{said}; for {short(plan.bound.scope, 40)}"))
     whole = timeline.pipeline.num_ranks * reached
     found.append(Figure("bubbles", f"{percent_text(whole - sum(timeline.busy_ns), whole)} %", "of the ranks' time"))
     base = plan.baseline
     if base is not None and reached:
-        partition = f", {short(base.partition, 20)} partition" if base.partition else ""
+        partition = f", {short(base.partition, 20)}" if base.partition else ""
         note = f"{short(base.schedule, 30)}{partition}: {time_text(base.step_time_ns)}"
         found.append(Figure("speed-up", f"{decimal_text(base.step_time_ns, reached, 2)} x", note))
     if any(timeline.peak_memory_bytes):

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import escape
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 from octopipe_cli.export import Options, headline
-from octopipe_cli.export.palette import DARK, FILLS, LIGHT
-from octopipe_cli.export.rows import step_of
+from octopipe_cli.export.html_data import page_data, safe_json
+from octopipe_cli.export.html_tables import rank_rows, stage_rows, table
+from octopipe_cli.export.palette import DARK, LIGHT
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan
 from octopipe_cli.render.glyphs import IDLE, KIND_NAMES, STEP_KIND
 from octopipe_cli.replay import replay
 from octopipe_cli.simulate import Timeline
-from octopipe_cli.words import gibibyte_text, kinds_text, percent_text, stage_kinds, time_column, visible
 
-#: Characters that could end a script element or a line of script, as JSON writes them otherwise.
-UNSAFE: Final = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+#: The parts of the page's script, in their order.
+SCRIPTS: Final = ("plan", "draw", "lanes", "memory", "links", "move", "point", "start")
 PAGE: Final = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -66,7 +65,7 @@ def export(plan: Loaded[Plan], options: Options) -> str:
     """Return the page."""
     timeline = replay(plan.value, plan.file)
     request = plan.value.request
-    style, script = _style(), _resource("viewer.js")
+    style, script = _style(), _script()
     modelled = any(timeline.peak_memory_bytes)
     return PAGE.format(
         script_hash=_content_hash(script),
@@ -79,23 +78,22 @@ def export(plan: Loaded[Plan], options: Options) -> str:
         legend="".join(_legend(timeline)),
         buttons="".join(_buttons(modelled)),
         memory_key=", M: memory" if modelled else "",
-        ranks=_table(*_rank_rows(plan.value, timeline)),
-        stages=_table(*_stage_rows(plan.value, timeline)),
+        ranks=table(*rank_rows(plan.value, timeline)),
+        stages=table(*stage_rows(plan.value, timeline)),
         stages_open=" open" if len(plan.value.stages) <= 64 else "",
         style=style,
         script=script,
-        data=safe_json(_document(plan.value, timeline)),
+        data=safe_json(page_data(plan.value, timeline)),
     )
-
-
-def safe_json(document: Any) -> str:
-    """Return a document as JSON that can stand inside a script element, whatever its texts are."""
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-    return text.translate({ord(character): written for character, written in UNSAFE.items()})
 
 
 def _resource(name: str) -> str:
     return (files("octopipe_cli.export") / "viewer" / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """Return the script: its parts within one function."""
+    return '"use strict";\n(() => {\n' + "\n".join(_resource(f"{name}.js") for name in SCRIPTS) + "})();\n"
 
 
 def _style() -> str:
@@ -138,98 +136,3 @@ def _buttons(modelled: bool) -> Iterator[str]:
         named.append(("m", "memory"))
     for key, name in named:
         yield f'<button type="button" data-key="{key}">{name}</button>'
-
-
-def _table(heads: list[str], rows: Iterable[list[str]]) -> str:
-    """Return a table; the last column holds text, the others numbers."""
-    wide = len(heads) - 1
-    parts = ["<table><thead><tr>"]
-    parts += [f"<th{_wide(at == wide)}>{escape(head)}</th>" for at, head in enumerate(heads)]
-    parts.append("</tr></thead><tbody>")
-    for row in rows:
-        cells = [f"<td{_wide(at == wide)}>{escape(cell)}</td>" for at, cell in enumerate(row)]
-        parts.append(f"\n<tr>{''.join(cells)}</tr>")
-    return "".join(parts) + "</tbody></table>"
-
-
-def _wide(wide: bool) -> str:
-    return ' class="wide"' if wide else ""
-
-
-def _rank_rows(plan: Plan, timeline: Timeline) -> tuple[list[str], list[list[str]]]:
-    step, pipeline = timeline.step_time_ns, timeline.pipeline
-    unit, busy = time_column(timeline.busy_ns)
-    heads = ["rank", f"busy {unit}", "busy %", "bubble before %", "between %", "after %", "step %"]
-    modelled = any(timeline.peak_memory_bytes)
-    heads += ["state GiB", "peak GiB", "limit GiB", "free GiB"] if modelled else []
-    rows = []
-    for rank, planned in enumerate(plan.ranks):
-        cells = [str(rank), busy[rank], percent_text(timeline.busy_ns[rank], step)]
-        cells += [percent_text(part, step) for part in (*timeline.bubbles(rank), planned.step_ns)]
-        if modelled:
-            peak, limit = timeline.peak_memory_bytes[rank], planned.memory_limit_bytes
-            cells += [gibibyte_text(pipeline.state_bytes(rank)), gibibyte_text(peak)]
-            cells += ["none", ""] if limit is None else [gibibyte_text(limit), gibibyte_text(limit - peak)]
-        stages = ", ".join(map(str, pipeline.stages_of[rank]))
-        rows.append([*cells, f"{visible(planned.hardware)}, node {planned.node}; stages {stages}"])
-    return [*heads, "what it is"], rows
-
-
-def _stage_rows(plan: Plan, timeline: Timeline) -> tuple[list[str], list[list[str]]]:
-    columns = [[stage.action_ns.get(kind) for stage in plan.stages] for kind in ("F", "I", "W", "B")]
-    unit = time_column([time or 0 for column in columns for time in column])[0]
-    heads = ["stage", "rank", "first layer", "layers", *(f"{kind} {unit}" for kind in ("F", "I", "W", "B")), "kinds"]
-    rows = []
-    written = time_column([time or 0 for column in columns for time in column])[1]
-    number = len(plan.stages)
-    for at, stage in enumerate(plan.stages):
-        first, stop = stage.layers
-        times = [written[c * number + at] if column[at] is not None else "" for c, column in enumerate(columns)]
-        kinds = visible(kinds_text(stage_kinds(stage.kinds))) + (" (recomputed)" if stage.recompute else "")
-        rows.append([str(at), str(stage.rank), str(first), str(stop - first), *times, kinds])
-    return heads, rows
-
-
-def _document(plan: Plan, timeline: Timeline) -> dict[str, Any]:
-    """Return what the script draws: times in ns, sizes in bytes."""
-    bound, step = plan.bound.step_time_ns, timeline.step_time_ns
-    stages = [
-        {
-            "layers": stage.layers,
-            "kinds": visible(kinds_text(stage_kinds(stage.kinds))),
-            "recompute": stage.recompute,
-            "forward_ns": stage.transfer_ns.forward,
-            "backward_ns": stage.transfer_ns.backward,
-            "output": stage.bytes.output,
-            "input": stage.bytes.input,
-        }
-        for stage in plan.stages
-    ]
-    return {
-        "step_ns": step,
-        "bound_ns": bound if 0 < bound <= step else None,
-        "fills": FILLS,
-        "names": {kind: name for kind, name in KIND_NAMES.items() if kind},
-        "stages": stages,
-        "ranks": [_rank_document(plan, timeline, rank) for rank in range(len(plan.ranks))],
-    }
-
-
-def _rank_document(plan: Plan, timeline: Timeline, rank: int) -> dict[str, Any]:
-    planned = plan.ranks[rank]
-    starts, ends = timeline.start_ns[rank], timeline.end_ns[rank]
-    curve = timeline.memory_curve(rank) if any(timeline.peak_memory_bytes) else []
-    step_start, step_end = step_of(timeline, rank)
-    return {
-        "where": f"{headline.short(planned.hardware, 30)}, node {planned.node}",
-        "limit": planned.memory_limit_bytes,
-        "state": timeline.pipeline.state_bytes(rank),
-        "peak": timeline.peak_memory_bytes[rank],
-        "stages": timeline.pipeline.stages_of[rank],
-        "step_start": step_start,
-        "step_end": step_end,
-        "tokens": " ".join(map(str, timeline.orders[rank])),
-        "start": starts,
-        "length": [end - start for start, end in zip(starts, ends, strict=True)],
-        "memory": {"at": [time for time, _ in curve], "held": [held for _, held in curve]},
-    }

@@ -29,6 +29,8 @@ RIGHT: Final = 12500
 ROWS_TOP: Final = 1640
 #: Height of a row and the gap below it, by the number of ranks: the more, the smaller.
 ROW_SIZES: Final = ((8, 340, 70), (16, 280, 60), (32, 160, 40), (10**6, 100, 20))
+#: Characters of a figure's note that its column has room for.
+NOTE_LENGTH: Final = 46
 #: The width of a digit.
 DIGIT: Final = 66
 #: Rows from this height on have micro-batch numbers ...
@@ -103,7 +105,7 @@ def _head(sheet: Sheet) -> Iterator[str]:
         x = MARGIN + at * column
         yield text(x, 850, figure.label, "soft small")
         yield text(x, 1050, figure.value, "value")
-        yield text(x, 1210, figure.note, "soft small")
+        yield text(x, 1210, headline.short(figure.note, NOTE_LENGTH), "soft small")
 
 
 def _axis(sheet: Sheet) -> Iterator[str]:
@@ -216,12 +218,14 @@ def _legend(sheet: Sheet, y: int) -> Iterator[str]:
     """Yield what the colours and numbers mean, as far as they occur."""
     timeline = sheet.timeline
     shown = {action.kind for actions in timeline.orders for action in actions}
+    several = any(len(stages) > 1 for stages in timeline.pipeline.stages_of)
     x = LEFT
     for kind, name in KIND_NAMES.items():
         if kind == STEP_KIND and not any(timeline.pipeline.step_ns):
             continue
         if kind in shown or kind == STEP_KIND:
-            yield rect(x, y - 100, 110, 120, f"{kind}0") + rect(x + 110, y - 100, 110, 120, f"{kind}1")
+            yield rect(x, y - 100, 220, 120, f"{kind}0")
+            yield rect(x + 110, y - 100, 110, 120, f"{kind}1") if several else ""
         elif not kind:
             where = f'x="{x / TENTHS:g}" y="{(y - 100) / TENTHS:g}"'
             yield f'<rect {where} width="22" height="12" fill="url(#octopipe-idle)"/>'
@@ -230,7 +234,7 @@ def _legend(sheet: Sheet, y: int) -> Iterator[str]:
         yield text(x + 290, y, name)
         x += 290 + len(name) * 62 + 260
     notes = []
-    if any(len(stages) > 1 for stages in timeline.pipeline.stages_of):
+    if several:
         notes.append("the stages of a rank take the two tones of a colour in turn")
     if sheet.row >= NUMBERED:
         notes.append("number: micro-batch" + ("; s: stage" if sheet.row >= STAGED else ""))
