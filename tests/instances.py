@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from octopipe_cli.cluster import Cluster, cluster_from_document
+from octopipe_cli.cluster import P2P, Cluster, cluster_from_document
+from octopipe_cli.engines import engine_p2p
+from octopipe_cli.engines.megatron_orders import interleaved_1f1b, legal_group_size, one_f_one_b
 from octopipe_cli.formats import Document, Loaded, digest
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import (
@@ -55,13 +57,13 @@ def random_instance(rng: Random, *, empty_stages: bool = False) -> Instance:
     """Return an instance that touches every field of the formats now and then.
 
     With `empty_stages` it is one for the megatron engines: cyclic, the same number of stages on every rank, some
-    empty, B alone.
+    empty, recomputation everywhere or nowhere, and their orders.
     """
     num_ranks, num_microbatches = rng.choice((1, 2, 2, 3, 3, 4, 4)), rng.randint(1, 6)
     ranks: tuple[int, ...]
     if empty_stages:
         num_layers = rng.randint(1, 10)
-        num_stages = num_ranks * rng.randint(1, 3)
+        num_stages = num_ranks * (rng.randint(1, 3) if 1 < num_ranks <= num_microbatches else 1)
         inner = sorted(rng.choices(range(num_layers + 1), k=num_stages - 1))
         ranks = tuple(stage % num_ranks for stage in range(num_stages))
     else:
@@ -72,18 +74,35 @@ def random_instance(rng: Random, *, empty_stages: bool = False) -> Instance:
         rng.shuffle(placed)
         ranks = tuple(placed)
     recompute = tuple(rng.random() < 0.3 for _ in range(num_stages))
+    if empty_stages:
+        recompute = recompute[:1] * num_stages
     assignment = Assignment((0, *inner, num_layers), ranks, recompute)
     profile = _random_profile(rng, assignment)
+    if empty_stages:  # with roles the engines' rules on the ends of the model would bind the stages
+        for kind in profile["kinds"].values():
+            kind.pop("role", None)
     cluster = _random_cluster(rng, num_ranks)
     loaded = profile_from_document(profile, "profile")
     whole_only = [
-        empty_stages or any(not loaded.kind_of(layer).splittable for layer in assignment.layers(stage))
-        for stage in range(num_stages)
+        any(not loaded.kind_of(layer).splittable for layer in assignment.layers(stage)) for stage in range(num_stages)
     ]
-    orders = random_orders(rng, ranks, num_microbatches, whole_only)
+    orders = (
+        _megatron_orders(rng, num_ranks, num_stages // num_ranks, num_microbatches)
+        if empty_stages
+        else random_orders(rng, ranks, num_microbatches, whole_only)
+    )
     instance = Instance(profile, cluster, assignment, orders, num_microbatches)
-    _limit_memory(rng, instance, blocking=empty_stages and num_stages == num_ranks)
+    _limit_memory(
+        rng, instance, engine_p2p("megatron", num_stages // num_ranks, "overlapped") if empty_stages else None
+    )
     return instance
+
+
+def _megatron_orders(rng: Random, num_ranks: int, stages_per_rank: int, num_microbatches: int) -> Orders:
+    if stages_per_rank == 1:
+        return one_f_one_b(num_ranks, num_microbatches)
+    sizes = [n for n in range(num_ranks, num_microbatches + 1) if legal_group_size(n, num_ranks, num_microbatches)]
+    return interleaved_1f1b(num_ranks, num_microbatches, stages_per_rank, rng.choice(sizes))
 
 
 def random_orders(rng: Random, ranks: tuple[int, ...], num_microbatches: int, whole_only: list[bool]) -> Orders:
@@ -217,9 +236,9 @@ def _random_link(rng: Random) -> dict[str, Any]:
     return link
 
 
-def _limit_memory(rng: Random, instance: Instance, *, blocking: bool) -> None:
+def _limit_memory(rng: Random, instance: Instance, p2p: P2P | None) -> None:
     """Set memory limits the orders stay within: unlimited, roomy, or nothing to spare."""
-    peaks = timeline_of(instance, "blocking" if blocking else None).peak_memory_bytes
+    peaks = timeline_of(instance, p2p).peak_memory_bytes
     at = 0
     for group in instance.cluster["ranks"]:
         count = group.get("count", 1)
@@ -259,8 +278,8 @@ def plan_from(instance: Instance, **request: Any) -> Plan:
     """
     profile, cluster = loaded_profile(instance.profile), loaded_cluster(instance.cluster)
     asked = Request(num_microbatches=instance.num_microbatches, **request)
-    plain_megatron = asked.engine.startswith("megatron") and len(instance.assignment.ranks) == cluster.value.num_ranks
-    timeline = timeline_of(instance, "blocking" if plain_megatron else None)
+    per_rank = len(instance.assignment.ranks) // cluster.value.num_ranks
+    timeline = timeline_of(instance, engine_p2p(asked.engine, per_rank, cluster.value.p2p))
     pipeline = timeline.pipeline
     kinds = profile.value.layer_kinds
     step_time, span = timeline.step_time_ns, timeline.span_ns

@@ -58,8 +58,9 @@ SPLIT = (
     ("0F0 0F1 2F0 2F1 2I0 0I0 2W0 0W0 2I1 0I1 2W1 0W1"),
     ("1F0 1F1 3F0 3B0 1I0 3F1 1W0 3B1 1I1 1W1"),
 )
-FUSED = ("0F0 0F1 2F0 2F1 2B0 0B0 2B1 0B1", "1F0 1F1 3F0 3B0 1B0 3F1 3B1 1B1")
+FUSED = ("0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1", "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1")  # Megatron's, in groups of 2
 STAGES = Assignment((0, 2, 3, 5, 6), (0, 1, 0, 1), (False, False, True, False))
+ALIKE = Assignment((0, 2, 3, 5, 6), (0, 1, 0, 1), (False,) * 4)
 
 
 def orders_of(*ranks: str) -> Orders:
@@ -99,7 +100,7 @@ def test_a_valid_plan_has_no_findings() -> None:
 @pytest.mark.parametrize("objective", ["step", "span"])
 def test_valid_for_every_engine_that_runs_it(engine: str, objective: str) -> None:
     asked = {"placement": "cyclic", "max_stages_per_rank": 2, "backward": "fused"}
-    assert judged(files(FUSED, engine=engine, objective=objective, **asked)) == []
+    assert judged(files(FUSED, ALIKE, engine=engine, objective=objective, **asked)) == []
 
 
 def test_blocking_transfers_are_replayed() -> None:
@@ -123,7 +124,7 @@ def test_a_v_is_valid_for_torchtitan() -> None:
 
 
 def test_empty_stages_are_valid_for_megatron() -> None:
-    stages = Assignment((0, 0, 2, 6, 6), (0, 1, 0, 1), (False,) * 4)
+    stages = Assignment((0, 2, 2, 2, 6), (0, 1, 0, 1), (False,) * 4)
     assert judged(files(FUSED, stages, profile=PROFILE | {"rules": {}}, engine="megatron")) == []
 
 
@@ -225,11 +226,15 @@ EMPTY = Assignment((0, 2, 2, 5, 6), STAGES.ranks, STAGES.recompute)
 WHOLE = Assignment((0, 6), (0,), (False,))
 PAIR = Assignment((0, 2, 6), (0, 1), (False, False))
 TRIPLE = Assignment((0, 2, 5, 6), (0, 1, 0), (False,) * 3)
-SWAPPED = Assignment((0, 2, 3, 5, 6), (1, 0, 1, 0), STAGES.recompute)
+SWAPPED = Assignment((0, 2, 3, 5, 6), (1, 0, 1, 0), ALIKE.recompute)
 NO_LINKS = {key: value for key, value in CLUSTER.items() if key != "links"}
 MEGATRON = {"cluster": NO_LINKS, "engine": "megatron"}
 PAIR_ORDERS = ("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1")
 TRIPLE_ORDERS = ("0F0 0F1 2F0 2B0 0B0 2F1 2B1 0B1", "1F0 1F1 1B0 1B1")
+UNORDERED = ("0F0 0F1 2F0 2F1 2B0 0B0 2B1 0B1", FUSED[1])
+DESCENDING = ("0F1 0F0 0B1 0B0", "1F1 1B1 1F0 1B0")
+HEADLESS = Assignment((0, 0, 2, 5, 6), ALIKE.ranks, ALIKE.recompute)  # nothing in stage 0
+FREE = PROFILE | {"rules": {}}
 SWAPPED_ORDERS = (FUSED[1], FUSED[0])
 
 
@@ -308,7 +313,7 @@ CASES: list[tuple[str, str, Corrupt]] = [
     ("stage-bytes", "$.stages[3].bytes.state", lambda: edited("stages", 3, "bytes", "state", to=plus(-100))),
     ("p2p", "$.p2p", lambda: other_p2p(files(cluster=NO_LINKS))),
     ("p2p", "$.p2p", lambda: other_p2p(files(PAIR_ORDERS, PAIR, **MEGATRON))),
-    ("p2p", "$.p2p", lambda: other_p2p(files(FUSED, STAGES, **MEGATRON))),
+    ("p2p", "$.p2p", lambda: other_p2p(files(FUSED, ALIKE, **MEGATRON))),
     ("recompute-request", "$.stages[2].recompute", lambda: files(recompute="none")),
     ("recompute-request", "$.stages[0].recompute", lambda: files(recompute="full")),
     ("backward-request", "$.orders[0]", lambda: files(backward="fused")),
@@ -319,7 +324,11 @@ CASES: list[tuple[str, str, Corrupt]] = [
     ("engine-placement", "$.stages", lambda: files(TRIPLE_ORDERS, TRIPLE, engine="megatron")),
     ("engine-placement", "$.stages[0].rank", lambda: files(SWAPPED_ORDERS, SWAPPED, engine="megatron")),
     ("engine-placement", "$.stages[0].rank", lambda: files(SWAPPED_ORDERS, SWAPPED, engine="torchtitan")),
-    ("engine-backward", "$.orders", lambda: files(engine="megatron-hybrid")),
+    ("engine-backward", "$.orders", lambda: files(stages=ALIKE, engine="megatron-hybrid")),
+    ("engine-order", "$.orders[0]", lambda: files(UNORDERED, ALIKE, engine="megatron")),
+    ("engine-order", "$.orders[1]", lambda: files(DESCENDING, PAIR, engine="torch")),
+    ("engine-stages", "$.stages[2].recompute", lambda: files(FUSED, engine="megatron")),
+    ("engine-stages", "$.stages[1]", lambda: files(FUSED, HEADLESS, profile=FREE, engine="megatron")),
     ("deadlock", "$.orders", lambda: reordered(0, "2F0 2F1 2I0", "2F0 2I0 2F1", _crossed())),
     ("deadlock", "$.orders", lambda: reordered(0, "2I0 0I0 2W0", "2W0 0I0 2I0")),
     ("step-time", "$.predicted.step_time_ns", lambda: edited("predicted", "step_time_ns", to=plus(1))),

@@ -37,6 +37,7 @@ class Rule(NamedTuple):
 _STAGES: Final = ("hardware-times", "rank-count", "stage-cover", "rank-range")
 _TOKENS: Final = (*_STAGES, "order-tokens", "action-range")
 _ORDERS: Final = (*_TOKENS, "rank-order-owner", "action-set", "unsplittable")
+_ENGINE: Final = (*_ORDERS, "stage-kinds", "engine-placement", "engine-backward")
 _TIMELINE: Final = (*_ORDERS, "deadlock")
 
 #: All that is checked, in this order.
@@ -79,6 +80,8 @@ RULES: Final = [
     Rule("max-stages", "no rank holds more stages than requested", records.max_stages_kept, _STAGES),
     Rule("engine-placement", "the engine can run the placement", records.engine_takes_placement, _STAGES),
     Rule("engine-backward", "the engine can run the backward actions", records.engine_takes_backward, _TOKENS),
+    Rule("engine-order", "the engine can run the orders", records.engine_runs_orders, _ENGINE),
+    Rule("engine-stages", "the engine can build the stages", records.engine_takes_stages, _ENGINE),
     Rule("deadlock", "no action waits for itself", outcome.no_deadlock, _ORDERS),
     Rule("step-time", "the step time is what the replay gives", outcome.step_time_matches, _TIMELINE),
     Rule("span", "the span is what the replay gives", outcome.span_matches, _TIMELINE),

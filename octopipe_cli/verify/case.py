@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from octopipe_cli.cluster import Cluster
+from octopipe_cli.engines import Violation, why_not
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import TOKEN, Plan, PlanStage, StageBytes
 from octopipe_cli.profile import Kind, Profile
@@ -47,6 +48,11 @@ class Case:
     def megatron(self) -> bool:
         """Whether the plan is for one of the engines that take empty stages."""
         return self.plan.request.engine in ("megatron", "megatron-hybrid")
+
+    @cached_property
+    def engine_violations(self) -> list[Violation]:
+        """The rules of the plan's engine that it breaks."""
+        return why_not(self.plan, self.plan.request.engine)
 
     @property
     def one_stage_a_rank(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Final
 
 from octopipe_cli.formats import show
 from octopipe_cli.plan import TransferTimes, content_digest
@@ -77,11 +78,15 @@ def stage_bytes_match(case: Case) -> Found:
 
 
 def p2p_matches(case: Case) -> Found:
-    """The cluster's way to transfer; blocking under Megatron's plain 1F1B."""
-    plain = case.megatron and case.one_stage_a_rank
-    expected = "blocking" if plain else case.cluster.value.p2p
+    """The cluster's way to transfer; Megatron's own under its engines: its 1F1B blocks, its interleaving overlaps."""
+    expected, why = case.cluster.value.p2p, "as in the cluster"
+    if case.megatron and len(case.plan.stages) % len(case.members):
+        return  # neither of the two: the placement is wrong
+    if case.megatron and case.one_stage_a_rank:
+        expected, why = "blocking", "Megatron's 1F1B blocks"
+    elif case.megatron:
+        expected, why = "overlapped", "Megatron's interleaved 1F1B overlaps"
     if case.plan.p2p != expected:
-        why = "Megatron's 1F1B blocks" if plain else "as in the cluster"
         yield "$.p2p", f"found {show(case.plan.p2p)}, expected {show(expected)} ({why})"
 
 
@@ -154,6 +159,25 @@ def engine_takes_placement(case: Case) -> Found:
         yield from _misplaced(case, back_and_forth(case), f"a V, for engine {engine}")
     else:
         yield from _misplaced(case, cyclic(case), f"cyclic, for engine {engine}")
+
+
+#: What the engines' own rules say of orders, and of which stages hold what; the rest has rules of its own here.
+_ORDER_RULES: Final = ("group-size", "order", "last-forwards", "first-whole", "recomputed-whole")
+_STAGE_RULES: Final = ("embedding", "head", "mtp", "recompute")
+
+
+def engine_runs_orders(case: Case) -> Found:
+    """Orders that the engine runs."""
+    for rule, path, message in case.engine_violations:
+        if rule in _ORDER_RULES:
+            yield path, f"{message} (engine {case.plan.request.engine})"
+
+
+def engine_takes_stages(case: Case) -> Found:
+    """The ends of the model in the stages where the engine builds them, recomputation as it can."""
+    for rule, path, message in case.engine_violations:
+        if rule in _STAGE_RULES:
+            yield path, f"{message} (engine {case.plan.request.engine})"
 
 
 def engine_takes_backward(case: Case) -> Found:
