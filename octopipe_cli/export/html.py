@@ -121,7 +121,9 @@ def _legend(timeline: Timeline) -> Iterator[str]:
         if kind in shown or kind == IDLE or (kind == STEP_KIND and any(timeline.pipeline.step_ns)):
             yield _key(kind, name)
     if any(timeline.peak_memory_bytes):
-        yield _key("state", "state of the layers") + _key("memory", "other memory")
+        limited = any(limit is not None for limit in timeline.pipeline.limit_bytes)
+        yield _key("state", "state of the layers")
+        yield _key("memory", f"other memory{'; dashed: the limit' if limited else ''}")
     if any(len(stages) > 1 for stages in timeline.pipeline.stages_of):
         yield '<span class="soft">two tones: the stages of a rank in turn</span>'
 

@@ -27,7 +27,6 @@ canvas.addEventListener("pointerdown", (event) => {
   grip = { x: event.offsetX, y: event.clientY, from: view.from, to: view.to, scroll: chart.scrollTop, moved: false,
     marks: event.shiftKey };
   canvas.setPointerCapture(event.pointerId);
-  chart.focus({ preventScroll: true });
 });
 canvas.addEventListener("pointermove", (event) => {
   if (!grip) return point(event);
