@@ -78,3 +78,92 @@ def test_an_invalid_plan_is_not_compared(folder: Path, octopipe: Octopipe) -> No
     result = octopipe(*ARGUMENTS, "--plan", "plan.json")
     assert (result.code, result.out) == (1, "")
     assert "deadlock" in result.err
+
+
+@pytest.fixture
+def blocks(folder: Path) -> Path:
+    """Return the folder, the profile's decoder layers being whole ones."""
+    (folder / "profile.json").write_text((folder / "profile.json").read_text().replace('"mamba"', '"block"'))
+    return folder
+
+
+def layouts(octopipe: Octopipe, *more: object) -> list[dict[str, object]]:
+    rows = json.loads(octopipe(*ARGUMENTS, "--format", "json", *more).out)["rows"]
+    return [row for row in rows if row["schedule"] == "layout"]
+
+
+def test_layouts_stand_beside_them(blocks: Path, octopipe: Octopipe) -> None:
+    plain, looped, lopsided = layouts(octopipe, "--layout", "Et|tL", "--layout", "E|t|t|L", "--layout", "Ett|L")
+    assert plain == {
+        "schedule": "layout",
+        "partition": "layout",
+        "stages_per_rank": 1,
+        "recompute": False,
+        "step_time_ns": 26_000_000,  # as 1F1B with equal counts
+        "span_ns": 26_000_000,
+        "bubble_ratio": 1 - 34 / 52,
+        "peak_memory_bytes": [0, 0],
+        "fits": True,
+        "speedup": None,
+        "layout": "Et|tL",
+        "order": "1f1b",
+        "group_size": None,
+    }
+    assert (looped["stages_per_rank"], looped["order"], looped["group_size"]) == (2, "interleaved-1f1b", 2)
+    assert lopsided["step_time_ns"] > plain["step_time_ns"]  # type: ignore[operator]
+    lines = octopipe(*ARGUMENTS, "--layout", "Et|tL").out.splitlines()
+    assert lines[-1].split()[:2] == ["layout", "layout"]
+
+
+def test_empty_stages_take_their_hops(blocks: Path, octopipe: Octopipe) -> None:
+    # An empty stage does no work, but what passes it takes two hops where one would do.
+    cluster = json.loads((blocks / "cluster.json").read_text())
+    links = {"within_node": {"latency_us": 1000}}
+    (blocks / "cluster.json").write_text(json.dumps({**cluster, "links": links}))
+    arguments = ("compare", "profile.json", "cluster.json", "-m", "2", "--format", "json", "--layout")
+    *_, full = json.loads(octopipe(*arguments, "Et|tL").out)["rows"]
+    *_, empty = json.loads(octopipe(*arguments, "Et|||tL").out)["rows"]
+    assert empty["step_time_ns"] > full["step_time_ns"]
+    assert empty["peak_memory_bytes"] == [0, 0]
+
+
+def test_group_sizes(blocks: Path, octopipe: Octopipe) -> None:
+    (found,) = layouts(octopipe, "--layout", "E|t|t|L", "-m", 4, "--group-size", 4)
+    assert found["group_size"] == 4
+    for more in (
+        ("--group-size", 2),
+        ("--layout", "Et|tL", "--group-size", 2),
+        ("--layout", "E|t|t|L", "--group-size", 3),
+    ):
+        result = octopipe(*ARGUMENTS, *more)
+        assert (result.code, result.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("layout", "words"),
+    [
+        ("Et|ttL", "rule layers: 3 of t, expected 2"),
+        ("Et|tL|", "rule stages"),
+        ("et|tL", "rule letter"),
+        ("|EttL", "rule embedding-stage"),
+    ],
+)
+def test_layouts_that_are_none(blocks: Path, octopipe: Octopipe, layout: str, words: str) -> None:
+    result = octopipe(*ARGUMENTS, "--layout", layout)
+    assert (result.code, result.out) == (2, "")
+    assert words in result.err
+
+
+def test_layers_that_are_no_transformer_layers(folder: Path, octopipe: Octopipe) -> None:
+    result = octopipe(*ARGUMENTS, "--layout", "Et|tL")
+    assert result.code == 2
+    assert 'a layout counts transformer layers, and "mamba" is none' in result.err
+
+
+def test_rules_of_the_profile_bind_layouts(blocks: Path, octopipe: Octopipe) -> None:
+    profile = json.loads((blocks / "profile.json").read_text())
+    for rules, words in (({"no_cut_after": [1]}, "after layer 1"), ({"same_rank": [[0, 2]]}, "share a rank")):
+        (blocks / "profile.json").write_text(json.dumps({**profile, "rules": rules}))
+        result = octopipe(*ARGUMENTS, "--layout", "Et|tL")
+        assert result.code == 2
+        assert words in result.err
