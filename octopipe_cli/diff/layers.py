@@ -38,7 +38,8 @@ class Alignment:
 
     Layers are matched by their number where there are as many, else from both ends as far as the kinds agree; the same
     the other way round. Stages are matched that hold the same layers; between them, as many unmatched ones on both
-    sides are matched in their sequence (a moved cut), others not at all (a stage that was split).
+    sides are matched in their sequence (a moved cut), otherwise as many on one rank (layers given to another rank), and
+    others not at all (a stage that was split).
     """
 
     old: Plan
@@ -114,9 +115,19 @@ class Alignment:
         for i, j in [*self.same_stages, (len(self.old.stages), len(self.new.stages))]:
             if i < a or j < b:  # stages of a broken plan that stand in no order
                 continue
-            if i - a == j - b:
-                matched.update(zip(range(a, i), range(b, j), strict=True))
+            matched.update(self._between(range(a, i), range(b, j)))
             if i < len(self.old.stages):
                 matched[i] = j
             a, b = i + 1, j + 1
         return matched
+
+    def _between(self, old: range, new: range) -> Iterator[tuple[int, int]]:
+        """Yield the stages to match of two runs of stages that hold other layers."""
+        if len(old) == len(new):
+            yield from zip(old, new, strict=True)
+            return
+        for rank in dict.fromkeys(self.old.stages[stage].rank for stage in old):
+            a = [stage for stage in old if self.old.stages[stage].rank == rank]
+            b = [stage for stage in new if self.new.stages[stage].rank == rank]
+            if len(a) == len(b):
+                yield from zip(a, b, strict=True)

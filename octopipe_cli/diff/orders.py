@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from octopipe_cli.diff.change import Change
+from octopipe_cli.diff.figures import span_text
 from octopipe_cli.diff.layers import Alignment
 from octopipe_cli.diff.thresholds import Thresholds
-from octopipe_cli.plan import TOKEN
+from octopipe_cli.plan import TOKEN, Plan
 
 
 class OrderChange(NamedTuple):
@@ -38,7 +39,7 @@ def compare_orders(both: Alignment, thresholds: Thresholds) -> Iterator[Change]:
         was, now = " ".join(a).split(), " ".join(b).split()
         change = order_change(was if names is None else [_renamed(token, names) for token in was], now)
         if change is not None:
-            yield _change(rank, was, now, change, names is not None, thresholds)
+            yield _change(both, rank, was, now, change, thresholds)
 
 
 def _names(both: Alignment) -> dict[str, str] | None:
@@ -79,21 +80,36 @@ def order_change(was: Sequence[str], now: Sequence[str]) -> OrderChange | None:
 
 
 def _change(
-    rank: int, was: Sequence[str], now: Sequence[str], change: OrderChange, renamed: bool, thresholds: Thresholds
+    both: Alignment, rank: int, was: Sequence[str], now: Sequence[str], change: OrderChange, thresholds: Thresholds
 ) -> Change:
     first = change.first
     a, b = (order[first] if first < len(order) else None for order in (was, now))
+    renamed = _names(both) is not None
+    words = [
+        f"{token}{_layers(plan, token) if renamed else ''}" if token else "the end"
+        for plan, token in ((both.old, a), (both.new, b))
+    ]
     parts = []
     if change.moved:
         parts.append(f"{change.moved} of {len(now)} actions stand elsewhere")
     if change.gone or change.added:
         parts.append(f"{change.gone} actions are gone and {change.added} new")
-    ends = f"{b or 'the end'} instead of {a or 'the end'}"
-    message = f"rank {rank} runs another order: {', '.join(parts)}; first at place {first}: {ends}"
+    message = (
+        f"rank {rank} runs another order: {', '.join(parts)}; first at place {first}: {words[1]} instead of {words[0]}"
+    )
     details = [f"{label}: {_around(order, first)}" for label, order in (("before", was), ("now", now))]
     if renamed:
         details.append("stages were renumbered: they are compared by their layers, and named as each plan numbers them")
     return thresholds.change("order-changed", f"$.orders[{rank}]", message, a, b, details=details)
+
+
+def _layers(plan: Plan, token: str) -> str:
+    """Return the layers of an action's stage in brackets, where it has any."""
+    match = TOKEN.fullmatch(token)
+    if match is None or int(match[1]) >= len(plan.stages):
+        return ""
+    first, stop = plan.stages[int(match[1])].layers
+    return f" ({span_text('layer', first, stop - 1)})" if first < stop else ""
 
 
 def _around(order: Sequence[str], at: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from octopipe_cli.diff import figures
 from octopipe_cli.diff.change import Change
@@ -82,13 +82,15 @@ def _moves(both: Alignment, thresholds: Thresholds) -> Iterator[Change]:
 
 
 def _cuts(both: Alignment, thresholds: Thresholds) -> Iterator[Change]:
-    """Yield one change where the stages end at other layers, among the layers that both models have."""
+    """Yield one change where neighbours of both models are cut apart in one plan alone."""
 
     def cut_after(layers: Sequence[Layer], layer: int) -> bool:
-        return layer + 1 < len(layers) and layers[layer].number != layers[layer + 1].number
+        return layers[layer].number != layers[layer + 1].number
 
     gone, added = [], []
-    for a, b in both.pairs:
+    for (a, b), after in pairwise(both.pairs):
+        if after != (a + 1, b + 1):
+            continue
         was, now = cut_after(both.old_layers, a), cut_after(both.new_layers, b)
         if was and not now:
             gone.append(b)
@@ -141,7 +143,7 @@ def _placement(old: Plan, new: Plan, thresholds: Thresholds) -> Iterator[Change]
         message = f"the placement is {after} instead of {before}"
     else:
         count = sum(a != b for a, b in zip(was, now, strict=True))
-        message = f"{count} of {len(now)} stages sit on another rank ({after} placement)"
+        message = f"another rank holds {count} of {len(now)} stages ({after} placement)"
     details = [f"before: {_runs(was)}", f"now: {_runs(now)}"]
     yield thresholds.change("placement-changed", "$.stages", message, was, now, details=details)
 

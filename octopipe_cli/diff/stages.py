@@ -44,6 +44,11 @@ def _costs(both: Alignment, thresholds: Thresholds) -> Iterator[Change]:
         was, now = both.old.stages[a], both.new.stages[b]
         if (was.rank, was.recompute) != (now.rank, now.recompute):
             continue  # reported as such; that it costs otherwise follows
+        if any(
+            both.old_layers[i].kind != both.new_layers[j].kind
+            for i, j in zip(range(*was.layers), range(*now.layers), strict=False)
+        ):
+            continue
         count += 1
         if parts := _cost_parts(was, now):
             first = b if not lines else first

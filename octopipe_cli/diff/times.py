@@ -104,8 +104,14 @@ def _bounds(old: Plan, new: Plan, thresholds: Thresholds) -> Iterator[Change]:
         ("plan_ns", ("plan-bound-higher", "plan-bound-lower"), "the bound of this partition and placement"),
         ("span_ns", ("span-bound-higher", "span-bound-lower"), "the certified bound of the span"),
     ):
-        was, now = getattr(a, key) or 0, getattr(b, key) or 0  # no bound says as little as one of 0
-        if was != now:
+        was, now = getattr(a, key), getattr(b, key)
+        if was is None or now is None:
+            if was != now:  # no bound says less than any
+                before, after = ("none" if x is None else time_text(x) for x in (was, now))
+                message = f"{what}: {after} (before: {before})"
+                name = names[0] if was is None else names[1]
+                yield thresholds.change(name, f"$.bound.{key}", message, was, now, amount=float("inf"))
+        elif was != now:
             yield _time(thresholds, names, f"$.bound.{key}", what, was, now)
     if a.scope != b.scope:
         message = f"the bound speaks of: {b.scope}; before of: {a.scope}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from octopipe_cli.diff.change import Change
 from octopipe_cli.diff.figures import listed
 from octopipe_cli.diff.thresholds import Thresholds
-from octopipe_cli.errors import InvalidPlanError
+from octopipe_cli.errors import InputError, InvalidPlanError
 from octopipe_cli.plan import Plan, content_digest, is_edited
 from octopipe_cli.replay import replay
 from octopipe_cli.simulate import Timeline
@@ -28,7 +28,7 @@ def findings(plan: Plan) -> list[Finding]:
         edited = [("$.content_digest", text)]
     try:
         timeline = replay(plan, "plan")
-    except InvalidPlanError as error:
+    except (InputError, InvalidPlanError) as error:
         text = error.message + "".join(
             f", {label} {part}" for label, part in (("found", error.found), ("expected", error.expected)) if part
         )
