@@ -21,12 +21,10 @@ def compare_inputs(old: Plan, new: Plan, thresholds: Thresholds) -> Iterator[Cha
             message = f"made from another version of the {what} {b.name}"
         else:
             message = f"made from the {what} {b.name} instead of {a.name}"
-        details = [] if a.digest == b.digest else [f"before: {a.digest}", f"now: {b.digest}"]
         yield thresholds.change(
             f"{what}-changed",
             f"$.inputs.{what}",
             message,
             {"name": a.name, "digest": a.digest},
             {"name": b.name, "digest": b.digest},
-            details=details,
         )

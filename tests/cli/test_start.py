@@ -41,6 +41,8 @@ def loaded(*arguments: str) -> set[str]:
         VERIFY,
         ("export", str(documents.PLAN), "--to", "deepspeed"),
         ("layout", "check", "Et|tL", "--ranks", "2", "--layers", "2"),
+        ("diff", str(documents.PLAN), str(documents.PLAN)),
+        ("diff", str(documents.PLAN), str(documents.PLAN), "--format", "json"),
         ("schema", "plan"),
         ("profile", "show", str(documents.PROFILE)),
     ],
