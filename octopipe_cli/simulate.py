@@ -120,7 +120,7 @@ class Timeline:
 def _holdings(timeline: Timeline) -> Iterator[tuple[int, int, int, int]]:
     """Yield (rank, from, until, bytes) of everything held besides the state (formats.md, Memory)."""
     pipeline = timeline.pipeline
-    times: dict[Action, tuple[int, int]] = {}
+    times: dict[tuple[int, str, int], tuple[int, int]] = {}  # plain tuples find an action, and cost less to make
     for actions, starts, ends in zip(timeline.orders, timeline.start_ns, timeline.end_ns, strict=True):
         times.update(zip(actions, zip(starts, ends, strict=True), strict=True))
     for (stage, kind, microbatch), (start, end) in times.items():
@@ -130,18 +130,18 @@ def _holdings(timeline: Timeline) -> Iterator[tuple[int, int, int, int]]:
         yield rank, start, end, cost.bytes.workspace
         if kind == "F":
             if stage + 1 < pipeline.num_stages:  # its output waits at the next stage for that stage's F
-                consumer = times[Action(stage + 1, "F", microbatch)][0]
+                consumer = times[stage + 1, "F", microbatch][0]
                 arrival = end + cost.forward_transfer_ns
                 yield pipeline.rank_of[stage + 1], arrival, consumer, cost.bytes.output
             continue
-        yield rank, times[Action(stage, "F", microbatch)][0], end, cost.bytes.held
+        yield rank, times[stage, "F", microbatch][0], end, cost.bytes.held
         if kind == "I":
             begin = start if cost.recompute else end
-            yield rank, begin, times[Action(stage, "W", microbatch)][1], cost.bytes.weight
+            yield rank, begin, times[stage, "W", microbatch][1], cost.bytes.weight
         yield rank, start, end, cost.bytes.transient
         if stage:  # its gradient waits at the previous stage until that stage's I or B ends
-            whole = Action(stage - 1, "B", microbatch)
-            consumer = times[whole if whole in times else Action(stage - 1, "I", microbatch)][1]
+            whole = (stage - 1, "B", microbatch)
+            consumer = times[whole if whole in times else (stage - 1, "I", microbatch)][1]
             yield pipeline.rank_of[stage - 1], end + cost.backward_transfer_ns, consumer, cost.bytes.input
 
 
