@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from octopipe_cli.cli.inputs import check_stdin
-from octopipe_cli.cli.output import Format, emit, emit_json
+from octopipe_cli.cli.output import emit
 from octopipe_cli.errors import EXIT_NO, InputError
+from octopipe_cli.render.diff.choose import DiffFormatName, diff_format
 
 if TYPE_CHECKING:
     from octopipe_cli.cli.plan_files import Pair
@@ -49,7 +50,14 @@ def diff(
             metavar="REVISION", help="Compare the plans at or below the paths named with those of a git revision."
         ),
     ] = None,
-    output_format: Annotated[Format, typer.Option("--format", help="How the changes are printed.")] = Format.text,
+    output_format: Annotated[
+        DiffFormatName,
+        typer.Option(
+            "--format",
+            help="markdown: a pull request's comment; github: annotations of a workflow's run; junit: XML for CI "
+            "systems; json: by `octopipe schema diff`.",
+        ),
+    ] = DiffFormatName.text,
     fail_on: Annotated[
         FailOn | None,
         typer.Option("--fail-on", help="Leave with 1 for these [default: regression].", rich_help_panel=GATE),
@@ -104,7 +112,7 @@ def diff(
     inputs |= {"old_cluster": old_cluster, "new_cluster": new_cluster}
     given = {name: file for name, file in inputs.items() if file is not None}
     reports = _of_folders(base, files, given, settings) if base is not None else _of_two(files, given, settings)
-    _print(reports, output_format)
+    emit(diff_format(output_format).format(reports))
     if any(report.failing for report in reports):
         raise typer.Exit(EXIT_NO)
 
@@ -187,14 +195,3 @@ def _inputs(given: dict[str, str], old: Loaded[Plan], new: Loaded[Plan]) -> dict
                     )
                 found[name] = loaded.value
     return found
-
-
-def _print(reports: list[PlanDiff], output_format: Format) -> None:
-    if output_format is Format.json:
-        from octopipe_cli.render.diff_json import document
-
-        emit_json(document(reports))
-    else:
-        from octopipe_cli.render.diff_text import text
-
-        emit(text(reports))

@@ -1,4 +1,4 @@
-"""``octopipe schema``: the JSON Schema of the files octopipe reads."""
+"""``octopipe schema``: the JSON Schema of the files octopipe reads, and of the comparisons it writes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 class FileKind(str, Enum):
-    """The files that have a schema."""
+    """What has a schema: the files that are read, and the document that `diff` writes."""
 
     profile = "profile"
     cluster = "cluster"
     plan = "plan"
     hardware = "hardware"
+    diff = "diff"
 
 
 def schema(
     kind: Annotated[
-        FileKind, typer.Argument(metavar="profile|cluster|plan|hardware", help="Which file.", show_choices=False)
+        FileKind, typer.Argument(metavar="profile|cluster|plan|hardware|diff", help="Which file.", show_choices=False)
     ],
 ) -> None:
-    """Print the JSON Schema (draft 2020-12) of a file.
+    """Print the JSON Schema (draft 2020-12) of a file, or of what `octopipe diff --format json` prints.
 
     Units are in the names: _ms milliseconds, _us microseconds, _ns nanoseconds, _gib GiB of 1024^3 bytes.
 
@@ -43,8 +44,10 @@ def schema_document(kind: str) -> dict[str, Any]:
     from octopipe_cli.plan import Plan
     from octopipe_cli.profile import Profile
     from octopipe_cli.profiling.hardware import Hardware
+    from octopipe_cli.render.diff.document import DiffDocument
 
-    record = {"profile": Profile, "cluster": Cluster, "plan": Plan, "hardware": Hardware}[kind]
+    records = {"profile": Profile, "cluster": Cluster, "plan": Plan, "hardware": Hardware, "diff": DiffDocument}
+    record = records[kind]
     (reference,), definitions = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
     root = definitions.pop(reference["$ref"].rpartition("/")[2])
     return {"$schema": DIALECT, **root, "title": f"octopipe {kind}", "$defs": definitions}

@@ -12,11 +12,15 @@ from octopipe_cli.words import decimal_text, gibibyte_text, size_text, time_text
 MOST_DETAILS: Final = 40
 
 
-def from_to(old: int, new: int, text: Callable[[int], str], unit: str) -> str:
-    """Return ``866.0 ms to 870.1 ms (+0.47 %)``; in the whole unit where the short texts are the same."""
+def pair(old: int, new: int, text: Callable[[int], str], unit: str) -> tuple[str, str]:
+    """Return both as text; in the whole unit where they differ and their short texts do not."""
     before, after = text(old), text(new)
-    if before == after:
-        before, after = f"{old} {unit}", f"{new} {unit}"
+    return (f"{old} {unit}", f"{new} {unit}") if before == after and old != new else (before, after)
+
+
+def from_to(old: int, new: int, text: Callable[[int], str], unit: str) -> str:
+    """Return ``866.0 ms to 870.1 ms (+0.47 %)``."""
+    before, after = pair(old, new, text, unit)
     return f"{before} to {after}{_percent(old, new)}"
 
 

@@ -37,6 +37,12 @@ def memory_of(plan: Plan) -> dict[int, RankMemory]:
     }
 
 
+def least_headroom(plan: Plan) -> tuple[int, int] | None:
+    """Return (bytes left, rank) of the rank with least left of its memory limit; None where no rank has one."""
+    left = [(memory.headroom, rank) for rank, memory in memory_of(plan).items() if memory.headroom is not None]
+    return min(left, default=None)
+
+
 def compare_memory(old: Plan, new: Plan, thresholds: Thresholds) -> Iterator[Change]:
     """Yield what differs in the memory of ranks that both plans have."""
     before, after = memory_of(old), memory_of(new)

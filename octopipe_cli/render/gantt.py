@@ -10,17 +10,16 @@ from rich.text import Text
 
 from octopipe_cli.errors import InputError
 from octopipe_cli.plan import Plan
-from octopipe_cli.render.axis import ticks
+from octopipe_cli.render.bars import DIM, axis, bar, legend, numbered
 from octopipe_cli.render.cells import Cell, Run, Window, action_runs, sample, stage_runs
 from octopipe_cli.render.console import LEAST_WIDTH
-from octopipe_cli.render.glyphs import BLOCKS, IDLE, KIND_NAMES, TONES, Glyphs, texture_style
+from octopipe_cli.render.glyphs import BLOCKS, Glyphs
 from octopipe_cli.render.grid import joined
 from octopipe_cli.simulate import Timeline
 from octopipe_cli.words import gibibyte_text, percent_text, time_text, with_memory
 
 #: From this many rows on, a row is one line: the pipeline as a whole is of interest then.
 TALL_ROWS: Final = 16
-DIM: Final = "dim"
 HEAD: Final = "bold"
 
 
@@ -78,7 +77,7 @@ def gantt(
             lines.append(_ruler(chart, at))
     if len(chart.ranks) > 1:
         lines.append(_idle_line(chart))
-    lines += [*_axis(chart), *_legend(chart, width, tall)]
+    lines += [*axis(chart.window, chart.cells, chart.label_width, glyphs), *_legend(chart, width, tall)]
     return joined(lines)
 
 
@@ -160,10 +159,7 @@ def _row(chart: _Chart, at: int) -> Text:
     rank, glyphs = chart.ranks[at], chart.glyphs
     busiest = rank in _busiest(chart.timeline)
     line = Text((f"{rank}*" if busiest else f"{rank} ").rjust(chart.label_width), style=HEAD if busiest else "")
-    line.append(glyphs.side, style=DIM)
-    for run in action_runs(chart.rows[at]):
-        _draw(line, run, chart.timeline.pipeline.stages_of[rank], glyphs)
-    line.append(glyphs.side, style=DIM)
+    line.append(bar(chart.rows[at], chart.timeline.pipeline.stages_of[rank], glyphs))
     for figure, wide in zip(chart.stats[at + 1], chart.stat_widths, strict=True):
         line.append(" " + figure.rjust(wide), style="bold red" if figure.endswith("!") else HEAD if busiest else "")
     return line
@@ -174,23 +170,6 @@ def _busiest(timeline: Timeline) -> tuple[int, ...]:
     most = max(timeline.busy_ns)
     found = tuple(rank for rank, busy in enumerate(timeline.busy_ns) if busy == most)
     return found if len(found) < len(timeline.busy_ns) else ()
-
-
-def _draw(line: Text, run: Run, stages: tuple[int, ...], glyphs: Glyphs) -> None:
-    """Append an action: its micro-batch number where a cell of its texture is left beside it, then the texture."""
-    cell, texture = run.cell, glyphs.texture[run.cell.kind]
-    if cell.kind == IDLE:
-        line.append(texture * run.width, style=DIM)
-        return
-    tone = TONES[cell.kind][stages.index(cell.stage) % 2 if cell.stage >= 0 else 0]
-    number = str(cell.microbatch) if _numbered(run) else ""
-    line.append(number, style=f"bold #000000 on {tone}")
-    line.append(texture * (run.width - len(number)), style=texture_style(cell.kind, tone))
-
-
-def _numbered(run: Run) -> bool:
-    """Return whether an action's micro-batch number fits with a cell of texture behind it, which tells its kind."""
-    return run.cell.microbatch >= 0 and len(str(run.cell.microbatch)) < run.width
 
 
 def _labelled(run: Run) -> bool:
@@ -234,29 +213,11 @@ def _idle_line(chart: _Chart) -> Text:
     return line
 
 
-def _axis(chart: _Chart) -> Iterator[Text]:
-    unit, marks = ticks(chart.window, chart.cells)
-    glyphs = chart.glyphs
-    line = [glyphs.line] * chart.cells
-    labels = ""
-    for mark in marks:
-        line[mark.cell] = glyphs.tick
-        labels = labels.ljust(chart.label_width + 1 + mark.cell) + mark.label
-    yield Text(" " * chart.label_width + glyphs.corner + "".join(line), style=DIM)
-    yield Text(f"{labels} {glyphs.plain(unit.name)}", style=DIM)
-
-
 def _legend(chart: _Chart, width: int, tall: bool) -> Iterator[Text]:
     """Return the lines that explain the signs which occur, wrapped to the width."""
     glyphs, timeline = chart.glyphs, chart.timeline
-    shown = {cell.kind for row in chart.rows for cell in row}
-    entries = []
-    for kind, name in KIND_NAMES.items():
-        if kind in shown:
-            style = texture_style(kind, TONES[kind][0]) if kind in TONES else DIM
-            entries.append(Text().append(glyphs.texture[kind] * 2, style=style).append(f" {name}"))
     notes = []
-    if any(_numbered(run) for row in chart.rows for run in action_runs(row)):
+    if any(numbered(run) for row in chart.rows for run in action_runs(row)):
         notes.append("numbers: micro-batches")
     if tall:
         notes.append("below: stages")
@@ -267,11 +228,4 @@ def _legend(chart: _Chart, width: int, tall: bool) -> Iterator[Text]:
     notes.append("bubble%: before/between/after, of the step")
     if with_memory(timeline):
         notes.append("GiB: peak/limit" if timeline.fits else "GiB: peak/limit, ! over it")
-    entries += [Text(note, style=DIM) for note in notes]
-    line = Text()
-    for entry in entries:
-        if line and line.cell_len + 3 + entry.cell_len > width:
-            yield line
-            line = Text()
-        line = line.append("   " if line else "").append(entry)
-    yield line
+    return legend((cell.kind for row in chart.rows for cell in row), notes, glyphs, width)

@@ -80,6 +80,7 @@ def test_json(octopipe: Octopipe, here: Path) -> None:
     change = {
         "id": "request-changed",
         "effect": "neutral",
+        "fails": True,
         "path": "$.request.seed",
         "message": "seed: 1 instead of 0",
         "old": 0,

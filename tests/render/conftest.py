@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "render"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture
-def golden() -> Callable[[str, str], None]:
+def golden_folder() -> Path:
+    return GOLDEN / "render"
+
+
+@pytest.fixture
+def golden(golden_folder: Path) -> Callable[[str, str], None]:
     def check(name: str, text: str) -> None:
-        file = GOLDEN / name
+        file = golden_folder / name
         if os.environ.get("OCTOPIPE_UPDATE_GOLDEN") == "1":
             file.write_bytes(text.encode())
         assert text == file.read_bytes().decode()

@@ -1,0 +1,1 @@
+"""Comparisons of plans as text, markdown, annotations, JUnit XML and JSON: a class for each, one interface."""
