@@ -230,6 +230,7 @@ SWAPPED = Assignment((0, 2, 3, 5, 6), (1, 0, 1, 0), ALIKE.recompute)
 NO_LINKS = {key: value for key, value in CLUSTER.items() if key != "links"}
 MEGATRON = {"cluster": NO_LINKS, "engine": "megatron"}
 PAIR_ORDERS = ("0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1")
+CROSSED_ORDERS = ("0F0 0F1 0B1 0B0", "1F0 1F1 1B0 1B1")  # a gradient is sent that is received second
 TRIPLE_ORDERS = ("0F0 0F1 2F0 2B0 0B0 2F1 2B1 0B1", "1F0 1F1 1B0 1B1")
 UNORDERED = ("0F0 0F1 2F0 2F1 2B0 0B0 2B1 0B1", FUSED[1])
 DESCENDING = ("0F1 0F0 0B1 0B0", "1F1 1B1 1F0 1B0")
@@ -331,6 +332,7 @@ CASES: list[tuple[str, str, Corrupt]] = [
     ("engine-stages", "$.stages[1]", lambda: files(FUSED, HEADLESS, profile=FREE, engine="megatron")),
     ("deadlock", "$.orders", lambda: reordered(0, "2F0 2F1 2I0", "2F0 2I0 2F1", _crossed())),
     ("deadlock", "$.orders", lambda: reordered(0, "2I0 0I0 2W0", "2W0 0I0 2I0")),
+    ("communication-deadlock", "$.orders", lambda: files(CROSSED_ORDERS, PAIR, engine="megatron")),
     ("step-time", "$.predicted.step_time_ns", lambda: edited("predicted", "step_time_ns", to=plus(1))),
     ("span", "$.predicted.span_ns", lambda: edited("predicted", "span_ns", to=plus(-1))),
     ("bubble-ratio", "$.predicted.bubble_ratio", lambda: edited("predicted", "bubble_ratio", to=plus(2e-9))),
@@ -380,11 +382,15 @@ def _crossed() -> Files:
     return reordered(1, "1F0 1F1 3F0 3B0 1I0 3F1", "1F0 3F0 3F1 1F1 3B0 1I0")
 
 
+#: An order whose messages deadlock is none that the engine runs.
+ALSO = {"communication-deadlock": {"engine-order"}}
+
+
 @pytest.mark.parametrize(("rule", "path", "corrupt"), CASES, ids=[f"{case[0]}-{n}" for n, case in enumerate(CASES)])
 def test_each_rule_is_tripped_alone(rule: str, path: str, corrupt: Corrupt) -> None:
     findings = judged(corrupt())
-    assert {finding.rule for finding in findings} == {rule}
-    assert findings[0].path == path
+    assert {finding.rule for finding in findings} - ALSO.get(rule, set()) == {rule}
+    assert next(finding.path for finding in findings if finding.rule == rule) == path
 
 
 def test_every_rule_has_a_corruption() -> None:

@@ -9,6 +9,7 @@ import typer
 from octopipe_cli.errors import InputError
 from octopipe_cli.export import TARGETS, Options, Target, target_named
 from octopipe_cli.export import export as exported
+from octopipe_cli.export import notes as export_notes
 
 LISTED = "; ".join(f"{target.name}: {target.description}" for target in TARGETS)
 
@@ -27,6 +28,12 @@ def export(
             help="Of megatron-hybrid: the symbol of a layer kind, where its name does not tell it. May be repeated.",
         ),
     ] = None,
+    comms: Annotated[
+        bool,
+        typer.Option(
+            "--comms", help="Of torch-csv: with sends and receives, in the order in which they are planned to be ready."
+        ),
+    ] = False,
 ) -> None:
     """Write a plan in the format of an engine or a viewer; the table of what each rank holds goes to standard error.
 
@@ -39,18 +46,21 @@ def export(
     from octopipe_cli.plan import load_plan
 
     target = target_named(to)
-    given: dict[str, object] = {"symbols": _pairs(symbol or [])}
+    given: dict[str, object] = {"symbols": _pairs(symbol or []), "comms": comms}
     _check_options(target, given)
     check_not_an_input(output, {"plan": plan})
     check_writable(output)
     loaded = load_plan(plan)
-    text = exported(loaded, target, Options(**given))  # type: ignore[arg-type]
+    options = Options(**given)  # type: ignore[arg-type]
+    text = exported(loaded, target, options)
     save(output, text)
     from octopipe_cli.render.console import glyphs_of, make_console, rendered
     from octopipe_cli.render.held import held_table
 
     console = make_console(stderr=True)
     note(rendered(console, held_table(loaded.value, glyphs_of(console), console.width)).rstrip("\n"))
+    for line in export_notes(loaded, target, options):
+        note(f"octopipe: {line}")
     if output != "-":
         note(f"octopipe: wrote {output}")
 
@@ -63,7 +73,7 @@ def _check_options(target: Target, given: dict[str, object]) -> None:
 
 
 #: How the options of an export are called here.
-_FLAGS = {"symbols": "symbol"}
+_FLAGS = {"symbols": "symbol", "comms": "comms"}
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

@@ -20,13 +20,16 @@ class Options:
     ----------
     symbols
         Layer symbols by kind, before those that the kinds' names suggest.
+    comms
+        Whether sends and receives stand in the schedule.
     """
 
     symbols: Mapping[str, str] = field(default_factory=dict)
+    comms: bool = False
 
 
 class Exporter(Protocol):
-    """What a target's module offers."""
+    """What a target's module offers; it may also have `notes`, of the same arguments: lines to tell beside the text."""
 
     def export(self, plan: Loaded[Plan], options: Options) -> str:
         """Return the text of the export.
@@ -56,6 +59,9 @@ TARGETS: Final = (
     Target(
         "megatron-hybrid", "megatron_hybrid", "layer pattern with cuts and flags (Megatron-LM)", ".txt", ("symbols",)
     ),
+    Target("torch-csv", "torch_csv", "schedule of torch.distributed.pipelining (CSV)", ".csv", ("comms",)),
+    Target("torchtitan", "torchtitan", "module lists, schedule and settings for torchtitan (Python)", ".py"),
+    Target("automodel", "automodel", "pipeline settings for NeMo Automodel (YAML)", ".yaml"),
     Target("deepspeed", "deepspeed", "a PipelineModule with the plan's partition (Python)", ".py"),
     Target("chrome-trace", "chrome_trace", "a trace for Perfetto and chrome://tracing", ".trace.json"),
     Target("svg", "svg", "a picture: chart, bound, memory", ".svg"),
@@ -82,3 +88,9 @@ def export(plan: Loaded[Plan], target: Target, options: Options) -> str:
     """Return the plan in a target's format; raises what the target's `Exporter.export` does."""
     module = cast(Exporter, import_module(f"octopipe_cli.export.{target.module}"))
     return module.export(plan, options)
+
+
+def notes(plan: Loaded[Plan], target: Target, options: Options) -> list[str]:
+    """Return what a reader of an export should know beside its text."""
+    module = import_module(f"octopipe_cli.export.{target.module}")
+    return module.notes(plan, options) if hasattr(module, "notes") else []

@@ -12,8 +12,9 @@ from typing import Final
 
 from octopipe_cli.engines import engine_p2p
 from octopipe_cli.engines.megatron_orders import interleaved_1f1b, legal_group_size, one_f_one_b
+from octopipe_cli.export.torch_orders import with_whole_backward
 from octopipe_cli.pipeline import Pipeline
-from octopipe_cli.plan import Action, Engine, Orders, Plan
+from octopipe_cli.plan import Engine, Orders, Plan
 from octopipe_cli.simulate import Timeline, simulate
 from octopipe_cli.words import gibibyte_text, percent_text, time_text
 
@@ -48,7 +49,7 @@ def _candidates(engine: Engine, timeline: Timeline) -> Iterator[tuple[Pipeline, 
     pipeline = timeline.pipeline
     if engine in ("torch", "torchtitan"):
         stages = [0, *(number for number, stage in enumerate(pipeline.stages) if stage.recompute)]
-        yield pipeline, _with_whole_backward(timeline.orders, set(stages)), "B where the engine cannot split"
+        yield pipeline, with_whole_backward(timeline.orders, set(stages)), "B where the engine cannot split"
         return
     ranks, count = pipeline.num_ranks, pipeline.num_microbatches
     per_rank = pipeline.num_stages // ranks
@@ -59,22 +60,6 @@ def _candidates(engine: Engine, timeline: Timeline) -> Iterator[tuple[Pipeline, 
         sizes = [size for size in range(ranks, count + 1) if legal_group_size(size, ranks, count)]
         for size in sizes[:_MOST_SIZES]:
             yield mine, interleaved_1f1b(ranks, count, per_rank, size), f"interleaved 1F1B in groups of {size}"
-
-
-def _with_whole_backward(orders: Orders, stages: set[int]) -> Orders:
-    """Return orders in which these stages run B where they ran I, and no W."""
-
-    def whole(action: Action) -> Action:
-        return Action(action.stage, "B", action.microbatch) if action.kind == "I" else action
-
-    return tuple(
-        tuple(
-            whole(action) if action.stage in stages else action
-            for action in actions
-            if action.stage not in stages or action.kind != "W"
-        )
-        for actions in orders
-    )
 
 
 def _cost(run: Timeline, plan: Timeline) -> str:

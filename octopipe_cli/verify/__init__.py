@@ -10,7 +10,7 @@ from octopipe_cli.errors import InvalidPlanError
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan
 from octopipe_cli.profile import Profile
-from octopipe_cli.verify import outcome, records, structure
+from octopipe_cli.verify import communication, outcome, records, structure
 from octopipe_cli.verify.case import Case, Found
 
 __all__ = ["RULES", "Finding", "Rule", "check", "verify"]
@@ -83,6 +83,12 @@ RULES: Final = [
     Rule("engine-order", "the engine can run the orders", records.engine_runs_orders, _ENGINE),
     Rule("engine-stages", "the engine can build the stages", records.engine_takes_stages, _ENGINE),
     Rule("deadlock", "no action waits for itself", outcome.no_deadlock, _ORDERS),
+    Rule(
+        "communication-deadlock",
+        "no send or receive waits for itself",
+        communication.no_communication_deadlock,
+        _TIMELINE,
+    ),
     Rule("step-time", "the step time is what the replay gives", outcome.step_time_matches, _TIMELINE),
     Rule("span", "the span is what the replay gives", outcome.span_matches, _TIMELINE),
     Rule("bubble-ratio", "the bubble ratio is what the replay gives", outcome.bubble_ratio_matches, _TIMELINE),

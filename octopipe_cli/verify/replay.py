@@ -20,7 +20,10 @@ class Deadlock(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """What the orders lead to; lists have one entry a rank, times in ns."""
+    """What the orders lead to; lists have one entry a rank, times in ns.
+
+    `by_end` has the action numbers (`_Clock`) by the ends of the actions, those that end together as they ran.
+    """
 
     step_time_ns: int
     span_ns: int
@@ -29,6 +32,7 @@ class Replay(NamedTuple):
     first_start_ns: list[int]
     last_end_ns: list[int]
     peak_bytes: list[int]
+    by_end: list[int]
 
 
 class _Clock:
@@ -39,6 +43,7 @@ class _Clock:
 
     def __init__(self, num_stages: int, num_microbatches: int) -> None:
         self.back = num_stages * num_microbatches
+        self.ran: list[int] = []
         self.start = [UNKNOWN] * (3 * self.back)
         self.end = [UNKNOWN] * (3 * self.back)
 
@@ -55,7 +60,8 @@ def replay(case: Case) -> Replay | Deadlock:
     step_time = max(end + tail for end, tail in zip(last, case.step_ns, strict=True))
     span = max(end - begin + tail for begin, end, tail in zip(first, last, case.step_ns, strict=True))
     bubble = 1 - sum(busy) / (len(busy) * step_time) if step_time else 0.0
-    return Replay(step_time, span, bubble, busy, first, last, _peaks(case, clock))
+    by_end = sorted(clock.ran, key=clock.end.__getitem__)
+    return Replay(step_time, span, bubble, busy, first, last, _peaks(case, clock), by_end)
 
 
 def _number(case: Case, clock: _Clock, action: tuple[int, str, int]) -> int:
@@ -109,6 +115,7 @@ def _run(case: Case, clock: _Clock) -> list[int]:
                 lag = backward_ns[stage]
             start[number] = begin
             end[number] = now = begin + lasts[stage][kind]
+            clock.ran.append(number)
             if blocking:
                 now += lag
             done[rank] += 1
