@@ -74,6 +74,14 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=False):
     placement: Placement = "free"
     objective: Objective = "step"
     max_stages_per_rank: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    #: The digest of the plan the search began from.
+    warm_start: Digest | None = None
+    #: By how many per cent a plan that moves fewer layers may be slower than the best found.
+    stability_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+
+
+#: What plans that did not ask for it leave out of their request: they are the same bytes as before it could be asked.
+UNLESS_ASKED: Final = ("warm_start", "stability_percent")
 
 
 class PredictedRank(Record, frozen=True, kw_only=True):
@@ -239,7 +247,11 @@ def plan_from_document(document: Document, file: str) -> Loaded[Plan]:
 
 def plan_document(plan: Plan) -> Document:
     """Return a plan as a document, in the order of the format."""
-    return cast(Document, msgspec.to_builtins(plan))
+    document = cast(Document, msgspec.to_builtins(plan))
+    for key in UNLESS_ASKED:
+        if document["request"][key] is None:
+            del document["request"][key]
+    return document
 
 
 def content_digest(plan: Plan) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from octopipe_cli.cli.inputs import percent
 from octopipe_cli.cli.output import Format, emit, emit_json
 from octopipe_cli.errors import EXIT_INPUT, EXIT_NO, EXIT_OK, InputError
 from octopipe_cli.formats import show
@@ -27,6 +28,7 @@ REQUESTED: Final = (
     "placement",
     "objective",
     "max_stages_per_rank",
+    "stability_percent",
 )
 #: What means nothing where no plan is written.
 OF_WRITING: Final = ("output", "no_gantt")
@@ -117,6 +119,7 @@ def _given(context: typer.Context) -> dict[str, Any]:
 
 
 def _flag(name: str) -> str:
+    name = name.removesuffix("_percent")
     return name.upper() if name in ("profile", "cluster") else f"--{name.replace('_', '-')}"
 
 
@@ -157,6 +160,9 @@ def _entries() -> list[PlanEntry]:
 
 def _check_agrees(given: dict[str, Any], request: Request, file: str) -> None:
     """Raise where an option asks for something else than the plan's own request."""
+    given = dict(given)
+    if "stability" in given:
+        given["stability_percent"] = percent(given.pop("stability"), "--stability")
     for name in REQUESTED:
         if name in given and given[name] != getattr(request, name):
             raise InputError(

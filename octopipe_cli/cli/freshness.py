@@ -10,14 +10,17 @@ import msgspec
 
 from octopipe_cli import __version__
 from octopipe_cli.cli.inputs import load_inputs
-from octopipe_cli.errors import InfeasibleError, InputError, InvalidPlanError, LimitError
+from octopipe_cli.errors import InfeasibleError, InputError, LimitError
 from octopipe_cli.formats import Loaded
-from octopipe_cli.plan import Plan, is_edited
+from octopipe_cli.plan import Plan, is_edited, load_plan
 
 if TYPE_CHECKING:
     from octopipe_cli.cluster import Cluster
     from octopipe_cli.config import PlanEntry
     from octopipe_cli.profile import Profile
+
+    #: Profile, cluster, and the plan to begin from.
+    Inputs = tuple[Loaded[Profile], Loaded[Cluster], Loaded[Plan] | None]
 
 State = Literal["unchanged", "stale", "invalid"]
 
@@ -72,12 +75,36 @@ def _judge(plan: Loaded[Plan], files: PlanEntry, jobs: int | None, time_limit_s:
             path="$.search.reproducible",
             remedy="plan again without a time limit, and let it finish",
         )
+    warm = _begun_from(plan, files.warm_start)
     if _made_from(plan.value, profile, cluster) and _made_by_this_version(plan.value):
         return Verdict(plan.file, "unchanged")
-    again = _again(plan, profile, cluster, jobs, time_limit_s)
+    again = _again(plan, (profile, cluster, warm), jobs, time_limit_s)
     if _bare(again) == _bare(plan.value):
         return Verdict(plan.file, "unchanged")
     return Verdict(plan.file, "stale", _changes(plan.value, again))
+
+
+def _begun_from(plan: Loaded[Plan], file: str | None) -> Loaded[Plan] | None:
+    """Return the plan that the search began from, where it began from one.
+
+    Raises
+    ------
+    InputError
+        Where it is not given, or another one is.
+    """
+    wanted = plan.value.request.warm_start
+    begun = None if file is None else load_plan(file)
+    found = None if begun is None else begun.digest
+    if found != wanted:
+        raise InputError(
+            "the plan was not made from this one" if begun else "the plan was made from an older one, which is needed",
+            file=plan.file,
+            path="$.request.warm_start",
+            found="none" if begun is None else begun.digest,
+            expected="none" if wanted is None else wanted,
+            remedy="leave out --warm-start" if wanted is None else "give the older plan: --warm-start PLAN",
+        )
+    return begun
 
 
 def _made_from(plan: Plan, profile: Loaded[Profile], cluster: Loaded[Cluster]) -> bool:
@@ -97,28 +124,17 @@ def _findings(plan: Loaded[Plan], profile: Loaded[Profile], cluster: Loaded[Clus
         return [(rule, path, text) for rule, path, text in verify(plan.value, profile, cluster)]
     if is_edited(plan.value):
         return [("content-digest", "$.content_digest", "the plan was edited by hand")]
-    from octopipe_cli.replay import replay
+    from octopipe_cli.diff.validity import findings
 
-    try:
-        found = replay(plan.value, plan.file).step_time_ns
-    except (InvalidPlanError, InputError) as error:
-        return [("replay", error.path or "$", error.message)]
-    said = plan.value.predicted.step_time_ns
-    if found != said:
-        return [("step-time", "$.predicted.step_time_ns", f"found {said} ns, expected {found} ns")]
-    return []
+    return [("figures", path, text) for path, text in findings(plan.value)]
 
 
-def _again(
-    plan: Loaded[Plan], profile: Loaded[Profile], cluster: Loaded[Cluster], jobs: int | None, time_limit_s: float | None
-) -> Plan:
-    from octopipe_cli.cli.searching import (
-        Interrupted,
-        cores,
-        search,
-    )  # only now: the search loads compilers and solvers
+def _again(plan: Loaded[Plan], inputs: Inputs, jobs: int | None, time_limit_s: float | None) -> Plan:
+    """Return what the search finds today; here the compilers and solvers are loaded."""
+    from octopipe_cli.cli.searching import Interrupted, cores, search
 
-    found, interrupted = search(profile, cluster, plan.value.request, jobs or cores(), time_limit_s)
+    profile, cluster, warm = inputs
+    found, interrupted = search(profile, cluster, plan.value.request, jobs or cores(), time_limit_s, warm)
     if interrupted:
         raise Interrupted(f"interrupted before {plan.file} was made again")
     if not found.search.reproducible:
@@ -132,10 +148,7 @@ def _bare(plan: Plan) -> Plan:
 
 
 def _changes(old: Plan, new: Plan) -> list[tuple[str, str, str]]:
-    """Return what differs between two plans."""
-    differing = [key for key in old.__struct_fields__ if getattr(_bare(old), key) != getattr(_bare(new), key)]
-    changes = [("differs", f"$.{key}", f"{key} is not what the inputs give") for key in differing]
-    said, found = old.predicted.step_time_ns, new.predicted.step_time_ns
-    if said != found:
-        changes.insert(0, ("step-time", "$.predicted.step_time_ns", f"{said} ns becomes {found} ns"))
-    return changes
+    """Return what the plan that the inputs give today changes."""
+    from octopipe_cli.diff.compare import compare_plans
+
+    return [(change.id, change.path, change.message) for change in compare_plans(_bare(old), _bare(new))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final
 
 import typer
@@ -33,6 +34,14 @@ def check_stdin(**files: str | None) -> None:
             expected="at most one -",
             remedy="write one of them to a file",
         )
+
+
+def percent(text: str, option: str) -> float:
+    """Return the number of a text like ``1%`` or ``0.5``, 0 to 100; raises InputError."""
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?) ?%?", text.strip(), re.ASCII)
+    if match is None or float(match[1]) > 100:
+        raise InputError(f"{option} is no percentage", found=text, expected="0% to 100%: 1%, 0.5%")
+    return float(match[1])
 
 
 def load_inputs(profile_file: str, cluster_file: str, num_microbatches: int) -> tuple[Loaded[Profile], Loaded[Cluster]]:

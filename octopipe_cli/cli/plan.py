@@ -8,10 +8,11 @@ import platform
 import time
 from typing import Annotated
 
+import msgspec
 import typer
 
 from octopipe_cli.cli.check import check_plans
-from octopipe_cli.cli.inputs import check_stdin, load_inputs
+from octopipe_cli.cli.inputs import check_stdin, load_inputs, percent
 from octopipe_cli.cli.output import Format, check_not_an_input, emit_plan, note, safe_name, save, warn
 from octopipe_cli.errors import EXIT_INTERRUPTED, InputError
 from octopipe_cli.plan import (
@@ -111,6 +112,24 @@ def plan(
             help="What is minimised: the step's time with its flush, or the longest span of a rank.",
         ),
     ] = "step",
+    warm_start: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=SEARCH,
+            metavar="PLAN",
+            help="Begin from this plan too, so that small changes of the inputs change little; it is no worse than "
+            "that plan on these inputs. - is standard input.",
+        ),
+    ] = None,
+    stability: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=SEARCH,
+            metavar="W",
+            help="With --warm-start: a plan up to W per cent (1%, 0.5%) slower than the best found, if it moves fewer "
+            "layers to other ranks.",
+        ),
+    ] = None,
     format: Annotated[Format, typer.Option(rich_help_panel=OUTPUT, help="How the report is printed.")] = Format.text,
     no_gantt: Annotated[bool, typer.Option("--no-gantt", rich_help_panel=OUTPUT, help="Print no chart.")] = False,
     check: Annotated[
@@ -137,9 +156,9 @@ def plan(
     Example: octopipe plan profiles/models/llama3-8b.json profiles/clusters/a100-4.json -m 16
     """
     from octopipe_cli.formats import check_writable
-    from octopipe_cli.plan import plan_text
+    from octopipe_cli.plan import load_plan, plan_text
 
-    check_stdin(PROFILE=profile, CLUSTER=cluster, **{"--check": check})
+    check_stdin(PROFILE=profile, CLUSTER=cluster, **{"--check": check, "--warm-start": warm_start})
     _check_flags(time_limit)
     if check is not None or check_all:
         check_plans(context, None if check_all else check, jobs, time_limit, format)
@@ -150,6 +169,7 @@ def plan(
     target = f"{safe_name(model.value.name)}.plan.json" if output is None else output
     check_not_an_input(target, {"profile": profile, "cluster": cluster})
     check_writable(target)
+    warm = None if warm_start is None else load_plan(warm_start)
     request = Request(
         num_microbatches=num_microbatches,
         engine=engine,
@@ -160,11 +180,15 @@ def plan(
         placement=placement,
         objective=objective,
         max_stages_per_rank=max_stages_per_rank,
+        warm_start=None if warm is None else warm.digest,
+        stability_percent=None if stability is None else percent(stability, "--stability"),
     )
+    if stability is not None and warm is None:
+        raise InputError("--stability asks for a plan to be close to", remedy="give it: --warm-start PLAN")
     from octopipe_cli.cli.searching import cores, search  # only now: the search loads compilers and solvers
 
     began = time.monotonic()
-    found, interrupted = search(model, machine, request, jobs or cores(), time_limit)
+    found, interrupted = search(model, machine, request, jobs or cores(), time_limit, warm)
     found = _with_provenance(found, time.monotonic() - began)
     save(target, plan_text(found))
     if interrupted:
@@ -191,8 +215,6 @@ def _missing(profile: str | None, cluster: str | None) -> InputError:
 
 
 def _with_provenance(plan: Plan, wall_s: float) -> Plan:
-    import msgspec
-
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     facts = {**plan.provenance, "wall_s": round(wall_s, 2), "date": date, "host": platform.node()}
     return msgspec.structs.replace(plan, provenance=facts)

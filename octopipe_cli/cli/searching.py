@@ -27,9 +27,14 @@ class Interrupted(OctopipeError):
 
 
 def search(
-    profile: Loaded[Profile], cluster: Loaded[Cluster], request: Request, jobs: int, time_limit_s: float | None
+    profile: Loaded[Profile],
+    cluster: Loaded[Cluster],
+    request: Request,
+    jobs: int,
+    time_limit_s: float | None,
+    warm: Loaded[Plan] | None = None,
 ) -> tuple[Plan, bool]:
-    """Return the plan that was found, and whether Ctrl-C ended the search.
+    """Return the plan that was found, and whether Ctrl-C ended the search; `warm` is a plan to begin from.
 
     Raises
     ------
@@ -48,11 +53,8 @@ def search(
     def work() -> None:
         try:
             with progress() as observer:
-                outcome.set_result(
-                    make_plan(
-                        profile, cluster, request, jobs=jobs, time_limit_s=time_limit_s, observer=observer, stop=stop
-                    )
-                )
+                options: dict[str, Any] = {"jobs": jobs, "time_limit_s": time_limit_s, "observer": observer}
+                outcome.set_result(make_plan(profile, cluster, request, **options, stop=stop, warm=warm))
         except BaseException as error:
             outcome.set_exception(error)
 

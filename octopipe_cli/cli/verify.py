@@ -8,7 +8,7 @@ import typer
 
 from octopipe_cli.cli.inputs import check_stdin
 from octopipe_cli.cli.output import Format, emit, emit_json
-from octopipe_cli.errors import EXIT_NO
+from octopipe_cli.errors import EXIT_NO, InputError
 
 
 def verify(
@@ -23,6 +23,9 @@ def verify(
             help="Is it also what they give today? As `octopipe plan --check`: 1 where not, 2 where it cannot be told.",
         ),
     ] = False,
+    warm_start: Annotated[
+        str | None, typer.Option(metavar="PLAN", help="With --fresh: the plan that the search began from, if it did.")
+    ] = None,
 ) -> None:
     """Check a plan against its profile and cluster, rule by rule.
 
@@ -36,14 +39,16 @@ def verify(
     from octopipe_cli.plan import load_plan
     from octopipe_cli.profile import load_profile
 
-    check_stdin(PLAN=plan, profile=profile, cluster=cluster)
+    check_stdin(PLAN=plan, profile=profile, cluster=cluster, **{"--warm-start": warm_start})
+    if warm_start is not None and not fresh:
+        raise InputError("--warm-start has no meaning without --fresh", remedy="add --fresh, or leave it out")
     judged = load_plan(plan)
     if fresh:
         from octopipe_cli.cli.check import tell
         from octopipe_cli.cli.freshness import judge
         from octopipe_cli.config import PlanEntry
 
-        tell(judge(judged, PlanEntry(plan, profile, cluster)), format)
+        tell(judge(judged, PlanEntry(plan, profile, cluster, warm_start)), format)
         return
     findings = oracle.verify(judged.value, load_profile(profile), load_cluster(cluster))
     if format is Format.json:

@@ -12,10 +12,11 @@ from octopipe_cli.pipeline import build_pipeline
 from octopipe_cli.plan import Plan, Request, sealed
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import Budget
-from octopipe_cli.search.engine_view import check_engine, check_request
+from octopipe_cli.search.engine_view import check_engine, check_request, engine_request
 from octopipe_cli.search.planner import Planner
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.record import plan_record
+from octopipe_cli.search.warm import warm_start
 from octopipe_cli.simulate import simulate
 from octopipe_cli.verify import check
 
@@ -32,6 +33,7 @@ def make_plan(
     observer: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
     budget: Budget | None = None,
+    warm: Loaded[Plan] | None = None,
 ) -> Plan:
     """Return the best plan that the request's effort finds, verified.
 
@@ -50,9 +52,13 @@ def make_plan(
         Ends the search as soon as it is set; the best plan so far is returned.
     budget
         What may be spent, in place of what the effort stands for.
+    warm
+        A plan to begin from; the request holds its digest. The plan is no worse than its orders on the new inputs.
 
     Raises
     ------
+    InputError
+        Where the search cannot begin from that plan.
     InfeasibleError
         Where it is proven that no plan fits the ranks' memory.
     LimitError
@@ -60,7 +66,9 @@ def make_plan(
     """
     check_request(request)
     stop = stop or threading.Event()
-    planner = Planner(profile.value, cluster.value, request, jobs, time_limit_s, observer, stop, budget)
+    assert request.warm_start == (None if warm is None else warm.digest)
+    begin = None if warm is None else warm_start(warm, profile.value, cluster.value, engine_request(request))
+    planner = Planner(profile.value, cluster.value, request, jobs, time_limit_s, observer, stop, budget, begin)
     best, rows, bound = planner.search()
     stopped_by = planner.stopped_by(planner.value(best.timeline)[0])
     # Once more with the profile as it is: an engine's view of it has other stages that may not split.

@@ -176,6 +176,16 @@ class FixedSearch:
         orders = orders_of(found.order, self.cluster.num_ranks, self.request.num_microbatches)
         return assignment, simulate(pipeline, orders)
 
+    def replays(self, assignment: Assignment) -> list[tuple[Assignment, Timeline]]:
+        """Return the timelines of an assignment's cuts in each of the engine's orders for so many stages."""
+        if not self.keeps(assignment):
+            return []
+        fitting = [
+            order for order in self.orders if order.stages_per_rank * self.cluster.num_ranks == assignment.num_stages
+        ]
+        made = [self.timeline(FixedFound(0, order, assignment.cuts)) for order in fitting]
+        return [plan for plan in made if plan[1].fits]
+
     def _assignment(self, order: FixedOrder, cuts: tuple[int, ...]) -> Assignment:
         ranks = tuple(range(self.cluster.num_ranks)) * order.stages_per_rank
         return Assignment(cuts, ranks, (order.recompute,) * len(ranks))

@@ -13,6 +13,7 @@ import msgspec
 
 from octopipe_cli.classic import ALL_NAMES, ClassicRow, classic_rows
 from octopipe_cli.cluster import P2P, Cluster
+from octopipe_cli.engines import engine_p2p
 from octopipe_cli.errors import LimitError
 from octopipe_cli.list_scheduler import NEVER
 from octopipe_cli.pipeline import Assignment, build_pipeline
@@ -27,8 +28,10 @@ from octopipe_cli.search.partition_model import balanced_cuts
 from octopipe_cli.search.polish import polish
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.relaxation import CertifiedBound, lower_bound
+from octopipe_cli.search.stability import Steadier, limit_ns
 from octopipe_cli.search.starts import places_freely, starts
 from octopipe_cli.search.tuner import Found, Tuner, Watch
+from octopipe_cli.search.warm import WarmStart, labels_as_before, moved_layers, relabelled
 from octopipe_cli.simulate import Timeline, simulate
 
 Observer = Callable[[Progress], None]
@@ -60,10 +63,12 @@ class Planner:
         observer: Observer | None,
         stop: threading.Event,
         budget: Budget | None = None,
+        warm: WarmStart | None = None,
     ) -> None:
         self.profile = engine_profile(profile, request.engine)
         self.cluster = cluster
         self.request = engine_request(request)
+        self.warm = warm
         self.jobs = jobs
         self.began = time.monotonic()
         self.watch = Watch(stop, None if time_limit_s is None else self.began + time_limit_s)
@@ -107,6 +112,7 @@ class Planner:
                 rows = [row for row in self._classic_rows() if self._engine_runs(row)]
                 plans = [Scheduled(row.assignment, row.timeline) for row in rows if self._may_serve(row)]
                 plans += self._serial_plans() if tuner.limited or not plans else []
+                plans += self._warm_plans()
                 found = self._tune(tuner, plans, pending)
             most = POLISHED_UNDER_LIMITS if tuner.limited else 1
             plans = [self._scheduled(tuner, entry) for entry in found[:most]] + plans
@@ -116,6 +122,8 @@ class Planner:
             plans.sort(key=lambda plan: self.value(plan.timeline))
             polished = [self._polished(plan) for plan in plans[:most]]
             best = min(polished, key=lambda plan: self.value(plan.timeline))
+            if self.warm is not None:
+                best = self._steadier(tuner, self.warm, best, found)
         assert self.bound is not None
         return best, rows, self.bound
 
@@ -128,14 +136,19 @@ class Planner:
         self.phase = "bound"
         self.bound = self._bound()
         self.phase = "cuts"
-        known = [row.assignment for row in rows]
+        known = [row.assignment for row in rows] + ([] if self.warm is None else [self.warm.assignment])
         search = FixedSearch(self.profile, self.cluster, self.request, self.watch, self.jobs, known)
         found = search.best(self.budget.fixed_work)
         plans = [Scheduled(*found)] if found is not None else []
-        plans += [Scheduled(row.assignment, row.timeline) for row in rows if row.fits and search.keeps(row.assignment)]
+        others = [Scheduled(row.assignment, row.timeline) for row in rows if row.fits] + self._warm_plans()
+        plans += [plan for plan in others if search.keeps(plan.assignment)]
         if not plans:
             raise self._none_found()
-        return min(plans, key=lambda plan: self.value(plan.timeline)), rows, self.bound
+        best = min(plans, key=lambda plan: self.value(plan.timeline))
+        if self.warm is not None:
+            plans += [Scheduled(*plan) for plan in search.replays(self.warm.assignment)]
+            best = min(self._within(best, plans), key=self._steadiness)
+        return best, rows, self.bound
 
     def _classic_rows(self, names: Collection[str] = ALL_NAMES, p2p: P2P | None = None) -> list[ClassicRow]:
         return classic_rows(
@@ -185,6 +198,41 @@ class Planner:
                 plans.append(Scheduled(assignment, timeline))
         return plans
 
+    def _warm_plans(self) -> list[Scheduled]:
+        """Return the plan the search begins from, as it is on these inputs, where it holds."""
+        if self.warm is None:
+            return []
+        assignment, engine = self.warm.assignment, self.request.engine
+        p2p = engine_p2p(engine, assignment.num_stages // self.cluster.num_ranks, self.cluster.p2p)
+        timeline = self.warm.timeline(self.profile, self.cluster, self.request.num_microbatches, p2p)
+        return [] if timeline is None else [Scheduled(assignment, timeline)]
+
+    def _within(self, best: Scheduled, plans: list[Scheduled]) -> list[Scheduled]:
+        """Return the plans as near to the best one as stability asks for: as fast, where it is not asked for."""
+        return [plan for plan in plans if self.value(plan.timeline)[0] <= self._limit(best)]
+
+    def _limit(self, best: Scheduled) -> int:
+        return limit_ns(self.value(best.timeline)[0], self.request.stability_percent or 0)
+
+    def _steadiness(self, plan: Scheduled) -> tuple[int, tuple[int, int]]:
+        """Return what plans near the best one are compared by: layers moved against the old plan, then the value."""
+        assert self.warm is not None
+        return moved_layers(plan.assignment, self.warm.rank_of_layer), self.value(plan.timeline)
+
+    def _steadier(self, tuner: Tuner, warm: WarmStart, best: Scheduled, found: list[Found]) -> Scheduled:
+        """Return a plan near the best one that moves as few layers as one was found for."""
+        self.phase = "stability"
+        plans = self._within(best, [best, *self._warm_plans()])
+        if min(map(self._steadiness, plans))[0]:
+            steadier = Steadier(tuner, warm, self._limit(best), self.budget.first_work // 8, self._renumbers())
+            plans += [self._scheduled(tuner, entry) for entry in steadier.plans(found)[:1]]
+        steady = min(plans, key=self._steadiness)
+        return best if steady is best else self._polished(steady)
+
+    def _renumbers(self) -> bool:
+        """Return whether ranks may be numbered anew."""
+        return places_freely(self.request) and _interchangeable(self.cluster)
+
     def _tune(self, tuner: Tuner, plans: list[Scheduled], pending: Future[CertifiedBound] | None) -> list[Found]:
         """Return the best partitions the tuner found, the best first."""
         budget = self.budget
@@ -216,6 +264,9 @@ class Planner:
         for plan in plans:
             assignments.append(plan.assignment)
             fused.append(tuple(_fused(plan.timeline, stage) for stage in range(plan.assignment.num_stages)))
+        if self.warm is not None and self.warm.assignment not in assignments:
+            assignments.append(self.warm.assignment)
+            fused.append(self.warm.fused)
         return _best(tuner.first_look(assignments, fused, self.budget.first_work))
 
     def _better_cuts(self, tuner: Tuner, found: list[Found]) -> list[Found]:
@@ -244,14 +295,23 @@ class Planner:
     def _scheduled(self, tuner: Tuner, found: Found) -> Scheduled:
         """Return a partition's plan, exactly as the simulator has it."""
         assignment, orders = found.assignment, tuner.orders(found)
-        if places_freely(self.request) and _interchangeable(self.cluster):
-            assignment, orders = _in_order_of_appearance(assignment, orders)
+        if self._renumbers():
+            assignment, orders = self._renumbered(assignment, orders)
         pipeline = build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
         timeline = simulate(pipeline, orders)
         assert timeline.fits, "the list scheduler left a rank's memory"
         if self.request.backward == "split":
             timeline = fuse_neighbours(timeline, self.value)
         return Scheduled(assignment, timeline)
+
+    def _renumbered(self, assignment: Assignment, orders: Orders) -> tuple[Assignment, Orders]:
+        """Return the same plan, interchangeable ranks numbered as in the old plan, or as the model first meets them."""
+        if self.warm is None:
+            labels = _in_order_of_appearance(assignment)
+        else:
+            labels = labels_as_before(assignment, self.warm.rank_of_layer, self.cluster.num_ranks)
+        rank_with = sorted(range(len(labels)), key=lambda rank: labels[rank])
+        return relabelled(assignment, labels), tuple(orders[rank] for rank in rank_with)
 
     def _polished(self, plan: Scheduled) -> Scheduled:
         """Return a plan with a better order where CP-SAT finds one."""
@@ -332,12 +392,10 @@ def _interchangeable(cluster: Cluster) -> bool:
     return alike and not links.pairs and (one_node or links.within_node == links.between_nodes)
 
 
-def _in_order_of_appearance(assignment: Assignment, orders: Orders) -> tuple[Assignment, Orders]:
-    """Return the same plan with ranks numbered as the model first meets them: interchangeable ranks, easier to read."""
+def _in_order_of_appearance(assignment: Assignment) -> list[int]:
+    """Return a number for each rank, in the order in which the model first meets them: easier to read."""
     order = list(dict.fromkeys(assignment.ranks))
-    number = {rank: at for at, rank in enumerate(order)}
-    ranks = tuple(number[rank] for rank in assignment.ranks)
-    return Assignment(assignment.cuts, ranks, assignment.recompute), tuple(orders[rank] for rank in order)
+    return [order.index(rank) for rank in range(len(order))]
 
 
 def _fused(timeline: Timeline, stage: int) -> bool:

@@ -94,15 +94,21 @@ class Tuner:
         return moves
 
     def first_look(
-        self, starts: Sequence[Assignment], fused: Sequence[tuple[bool, ...] | None], work: int
+        self, starts: Sequence[Assignment], fused: Sequence[tuple[bool, ...] | None], work: int, first: int = 0
     ) -> list[Found]:
-        """Return each start, scheduled with every rule, or as many rules as its share of the work is enough for."""
+        """Return each start, scheduled with every rule, or as many rules as its share of the work is enough for.
+
+        Parameters
+        ----------
+        first
+            The rule that is tried first.
+        """
         share = work // max(1, len(starts))
 
         def look(at: int) -> Found:
-            bench = self._bench(starts[at], fused[at], 0, 0)
-            for j in range(len(self.rules)):
-                if j and (self.watch.over() or bench.counts[0] > share):
+            bench = self._bench(starts[at], fused[at], 0, first)
+            for j in sorted(range(len(self.rules)), key=lambda rule: rule != first):
+                if j != first and (self.watch.over() or bench.counts[0] > share):
                     break
                 self._try(bench, j)
             return self._found(bench)
@@ -186,7 +192,7 @@ class Tuner:
             entry = entries[at]
             bench, rule = self._priced(entry, self.request.seed * 1009 + self._runs * 31 + at)
             n = entry.assignment.num_stages
-            least = max(floor, int(quick_bound(bench.costs, n, microbatches, bench.step, self.modes[1], bench.ranks)))
+            least = max(floor, self.plan_bound(entry))
             bench.current.head[1] = bench.best.head[1] = entry.value
             extra = np.zeros((2, n, microbatches), np.int64) if entry.extra is None else entry.extra.copy()
             kept = extra.copy()
@@ -201,6 +207,13 @@ class Tuner:
             return entry._replace(value=value, extra=kept) if value < entry.value else entry
 
         return self._all(run, len(entries))
+
+    def plan_bound(self, found: Found) -> int:
+        """Return a lower bound, in ns of the objective, on any schedule of a partition and placement."""
+        bench, _ = self._priced(found, 0)
+        count = found.assignment.num_stages
+        costs = (bench.costs, count, self.request.num_microbatches, bench.step, self.modes[1], bench.ranks)
+        return int(quick_bound(*costs))
 
     def _priced(self, found: Found, seed: int) -> tuple[Bench, tuple[int, ...]]:
         """Return a bench that holds the costs of what was found, and its rule."""

@@ -156,7 +156,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "time-limit-nan": ((*PLAN, "-m", "4", "--time-limit", "nan"), "--time-limit"),
     "time-limit-inf": ((*PLAN, "-m", "4", "--time-limit", "inf"), "--time-limit"),
     "jobs-0": ((*PLAN, "-m", "4", "--jobs", "0"), "--jobs"),
-    "engine": ((*PLAN, "-m", "4", "--engine", "torch"), "expected: any"),
+    "engine": ((*PLAN, "-m", "4", "--engine", "megatron", "--placement", "v"), "megatron has no V placement"),
     "no-engine": ((*PLAN, "-m", "4", "--engine", "x"), "--engine"),
     "recompute": ((*PLAN, "-m", "4", "--recompute", "some"), "--recompute"),
     "backward": ((*PLAN, "-m", "4", "--backward", "both"), "--backward"),

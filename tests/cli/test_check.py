@@ -27,9 +27,11 @@ class Again:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.requests: list[Any] = []
+        self.warm: list[Any] = []
 
     def make_plan(self, profile: Any, cluster: Any, request: Any, **rest: Any) -> Plan:
         self.requests.append(request)
+        self.warm.append(rest["warm"])
         return self.plan
 
 
@@ -94,7 +96,7 @@ def test_other_inputs_make_it_stale(octopipe: Octopipe, again: Again, command: t
     assert (result.code, result.err) == (1, "")
     first, *changes = result.out.splitlines()
     assert first == "plan.json: stale, its inputs give another plan now"
-    assert any("$.predicted" in change for change in changes)
+    assert any(change.startswith("  step-time-slower, $.predicted.step_time_ns: ") for change in changes)
     assert again.requests == [again.plan.request]
 
 
@@ -129,7 +131,7 @@ def test_an_edit_of_a_plan_without_a_digest_fails_by_its_figures(octopipe: Octop
     edit({"kinds.head.times.a100.forward_ms": 9.0}, "profile.json")
     result = octopipe(*CHECK)
     assert (result.code, result.out.splitlines()[0]) == (1, "plan.json: not valid")
-    assert "step-time, $.predicted.step_time_ns: found 25000000 ns, expected 26000000 ns" in result.out
+    assert "figures, $.predicted.step_time_ns: predicts a step time of 25000000 ns" in result.out
 
 
 def test_provenance_is_nobody_s_business(octopipe: Octopipe, again: Again) -> None:
@@ -213,6 +215,34 @@ def test_settings_that_cannot_be_used(octopipe: Octopipe, again: Again, text: st
     result = octopipe("plan", "--check-all")
     assert (result.code, result.out) == (2, "")
     assert word in result.err
+
+
+def test_a_plan_that_began_from_another_needs_that_one(octopipe: Octopipe, again: Again) -> None:
+    old = load_plan("plan.json")
+    Path("old.json").write_text(plan_text(old.value))
+    request = msgspec.structs.replace(old.value.request, warm_start=old.digest, stability_percent=2.0)
+    again.plan = sealed(msgspec.structs.replace(old.value, request=request))
+    Path("plan.json").write_text(plan_text(again.plan))
+    for command in (CHECK, VERIFY):
+        result = octopipe(*command)
+        assert (result.code, result.out) == (2, "")
+        assert "give the older plan: --warm-start PLAN" in result.err
+        result = octopipe(*command, "--warm-start", "plan.json")
+        assert (result.code, "the plan was not made from this one" in result.err) == (2, True)
+        assert octopipe(*command, "--warm-start", "old.json").code == 0
+    assert octopipe(*CHECK, "--warm-start", "old.json", "--stability", "2%").code == 0
+    assert octopipe(*CHECK, "--warm-start", "old.json", "--stability", "1%").code == 2
+    entry = SETTINGS.replace(" }", ', warm_start = "old.json" }')
+    Path("octopipe.toml").write_text(f"[plans]\n{entry}")
+    assert octopipe("plan", "--check-all").code == 0
+    edit({"kinds.head.times.a100.forward_ms": 9.0}, "profile.json")
+    assert octopipe(*CHECK, "--warm-start", "old.json").code == 0  # the stand-in finds the same plan again
+    assert again.warm == [load_plan("old.json")]
+
+
+def test_a_plan_that_began_from_none_takes_none(octopipe: Octopipe, again: Again) -> None:
+    assert octopipe(*CHECK, "--warm-start", "plan.json").code == 2
+    assert octopipe(*VERIFY[:-1], "--warm-start", "plan.json").code == 2
 
 
 def test_names_from_the_settings_do_not_reach_the_terminal_as_they_are(octopipe: Octopipe, again: Again) -> None:

@@ -82,6 +82,36 @@ def test_the_search_is_asked_for_what_the_flags_say(folder: Path, octopipe: Octo
     assert (asked["profile"].value.name, asked["cluster"].value.name) == ("toy", "pair")
 
 
+def test_a_search_may_begin_from_a_plan(folder: Path, octopipe: Octopipe, stand_in: StandIn) -> None:
+    assert octopipe(*ARGUMENTS, "--warm-start", "plan.json", "-o", "plan.json", "--stability", "0.5%").code == 0
+    (asked,) = stand_in.asked
+    assert asked["warm"].value == load_plan(str(documents.PLAN)).value
+    assert asked["request"] == Request(
+        num_microbatches=2, warm_start=load_plan(str(documents.PLAN)).digest, stability_percent=0.5
+    )
+    octopipe(*ARGUMENTS)
+    assert (stand_in.asked[1]["warm"], stand_in.asked[1]["request"].warm_start) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (("--warm-start", "none.json"), "none.json"),
+        (("--stability", "1%"), "--warm-start PLAN"),
+        (("--warm-start", "plan.json", "--stability", "-1"), "no percentage"),
+        (("--warm-start", "plan.json", "--stability", "101%"), "no percentage"),
+        (("--warm-start", "plan.json", "--stability", "much"), "no percentage"),
+    ],
+)
+def test_what_a_search_cannot_begin_from(
+    folder: Path, octopipe: Octopipe, stand_in: StandIn, flags: tuple[str, ...], word: str
+) -> None:
+    result = octopipe(*ARGUMENTS, *flags)
+    assert (result.code, result.out) == (2, "")
+    assert word in result.err
+    assert stand_in.asked == []
+
+
 def test_by_default_all_cores_search_without_a_time_limit(folder: Path, octopipe: Octopipe, stand_in: StandIn) -> None:
     octopipe(*ARGUMENTS)
     (asked,) = stand_in.asked
