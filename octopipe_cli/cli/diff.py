@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from octopipe_cli.cli.change_kinds import show_kinds
 from octopipe_cli.cli.inputs import check_stdin
 from octopipe_cli.cli.output import emit
 from octopipe_cli.errors import EXIT_NO, InputError
@@ -90,6 +91,16 @@ def diff(
     new_profile: Annotated[str | None, _input("The profile of NEW.")] = None,
     old_cluster: Annotated[str | None, _input("The cluster of OLD: what changed in it is told too.")] = None,
     new_cluster: Annotated[str | None, _input("The cluster of NEW.")] = None,
+    kinds: Annotated[
+        bool,
+        typer.Option(
+            "--kinds",
+            help="List the ids of all changes, with their effects and thresholds, and leave.",
+            is_eager=True,
+            callback=show_kinds,
+            rich_help_panel=GATE,
+        ),
+    ] = False,
 ) -> None:
     """Compare two plans: times, memory, partition, placement, orders, request and inputs.
 

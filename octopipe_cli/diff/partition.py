@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
+from typing import Final
 
 from octopipe_cli.diff import figures
 from octopipe_cli.diff.change import Change
@@ -11,6 +12,9 @@ from octopipe_cli.diff.layers import Alignment, Layer
 from octopipe_cli.diff.thresholds import Thresholds
 from octopipe_cli.plan import Plan
 from octopipe_cli.words import kinds_text
+
+#: Stages up to which a placement is written out.
+MOST_STAGES: Final = 64
 
 
 def compare_partition(both: Alignment, thresholds: Thresholds) -> Iterator[Change]:
@@ -150,8 +154,5 @@ def _placement(old: Plan, new: Plan, thresholds: Thresholds) -> Iterator[Change]
 
 def _runs(ranks: Sequence[int]) -> str:
     """Return the ranks of the stages in their sequence, cut to what fits a line or two."""
-    return (
-        "ranks " + _numbers([rank for rank, _ in groupby(ranks)])
-        if len(ranks) > 40
-        else "ranks " + " ".join(map(str, ranks))
-    )
+    more = "" if len(ranks) <= MOST_STAGES else f" and {len(ranks) - MOST_STAGES} more"
+    return f"ranks {' '.join(map(str, ranks[:MOST_STAGES]))}{more}"

@@ -63,4 +63,4 @@ class Thresholds:
 
 def growth(old: int | float, new: int | float) -> Amount:
     """Return by how much per cent of the old value two values differ; infinite where the old one is 0."""
-    return abs(Fraction(new) - Fraction(old)) * 100 / Fraction(old) if old else float("inf")
+    return abs(Fraction(new) - Fraction(old)) * 100 / abs(Fraction(old)) if old else float("inf")

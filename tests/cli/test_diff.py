@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from octopipe_cli.diff.kinds import KINDS
 from octopipe_cli.plan import plan_text
 from tests.cli.conftest import Octopipe
 from tests.diff.plans import cluster, plan, profile, sealed_plan
@@ -282,3 +283,13 @@ def test_names_cannot_disturb_a_terminal(octopipe: Octopipe, here: Path) -> None
     result = octopipe("diff", "old.json", "red.json")
     assert "\x1b" not in result.out + result.err
     assert "\u202e" not in result.out + result.err
+
+
+def test_the_kinds_are_listed(octopipe: Octopipe) -> None:
+    result = octopipe("diff", "--kinds")
+    assert (result.code, result.err) == (0, "")
+    heading, *rows = result.out.splitlines()
+    assert heading.split() == ["id", "effect", "threshold", "meaning"]
+    assert [row.split()[0] for row in rows] == list(KINDS)
+    assert "step-time-slower" in result.out
+    assert "regression   percent    the predicted step time is longer" in result.out
