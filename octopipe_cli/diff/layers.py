@@ -9,7 +9,7 @@ from itertools import islice
 
 from octopipe_cli.diff.figures import span_text
 from octopipe_cli.plan import Plan, PlanStage
-from octopipe_cli.profile import expand
+from octopipe_cli.profile import MAX_LAYERS, expand
 from octopipe_cli.words import kinds_text
 
 
@@ -23,10 +23,10 @@ class Layer:
 
 
 def layers_of(plan: Plan) -> list[Layer]:
-    """Return the layers of a plan; a broken plan gives as many as it can, and never raises."""
-    found = [Layer("?", None, None)] * max(stage.layers[1] for stage in plan.stages)
+    """Return the layers of a plan; a broken plan gives as many as it can (and a profile may have), and never raises."""
+    found = [Layer("?", None, None)] * min(max(stage.layers[1] for stage in plan.stages), MAX_LAYERS)
     for number, stage in enumerate(plan.stages):
-        first, stop = stage.layers
+        first, stop = stage.layers[0], min(stage.layers[1], MAX_LAYERS)
         for layer, kind in zip(range(first, stop), islice(expand(stage.kinds), max(stop - first, 0)), strict=False):
             found[layer] = Layer(kind, number, stage)
     return found

@@ -152,16 +152,14 @@ def _baseline(old: Plan, new: Plan, thresholds: Thresholds) -> Iterator[Change]:
 
 def _rank_times(old: Plan, new: Plan, thresholds: Thresholds) -> Iterator[Change]:
     """Yield one change where ranks are busy otherwise, a detail a rank."""
-    before = {rank.rank: rank for rank in old.predicted.ranks}
-    lines = []
-    for rank in new.predicted.ranks:
-        was = before.get(rank.rank)
-        if was is not None and (parts := _rank_parts(was, rank)):
-            lines.append(f"rank {rank.rank}: {'; '.join(parts)}")
+    before, after = ({rank.rank: rank for rank in plan.predicted.ranks} for plan in (old, new))
+    lines = [
+        f"rank {rank}: {'; '.join(parts)}"
+        for rank, now in after.items()
+        if rank in before and (parts := _rank_parts(before[rank], now))
+    ]
     if lines:
-        message = (
-            f"{len(lines)} of {len(new.predicted.ranks)} ranks are busy for another time, or start or end otherwise"
-        )
+        message = f"{len(lines)} of {len(after)} ranks are busy for another time, or start or end otherwise"
         yield thresholds.change("rank-times-changed", "$.predicted.ranks", message, details=figures.listed(lines))
 
 

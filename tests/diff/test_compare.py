@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
+from octopipe_cli.conversion import convert
 from octopipe_cli.diff.change import Change
 from octopipe_cli.diff.compare import added_plan, compare_plans, removed_plan
 from octopipe_cli.diff.kinds import KINDS
 from octopipe_cli.diff.thresholds import Thresholds
-from octopipe_cli.plan import Plan, sealed
+from octopipe_cli.plan import Plan, plan_document, sealed
 from tests.diff.plans import GIB, LAYERS, all_forward_first, cluster, plan, profile
+from tests.editing import edited
 from tests.instances import plan_from, random_instance
 
 SLOWER = "step-time-slower span-longer baseline-slower rank-times-changed"
@@ -249,23 +252,45 @@ def test_random_plans_have_mirrored_ids() -> None:
         assert ids(old, old) == []
 
 
-def test_every_edit_of_a_plan_is_a_change() -> None:
-    # Whatever field of a plan is another, something is found; provenance alone is no change.
-    base = plan(recompute=(False, True, False, False))
-    fields = {
-        "predicted": msgspec.structs.replace(base.predicted, span_ns=1),
-        "stages": [msgspec.structs.replace(base.stages[0], recompute=True), *base.stages[1:]],
-        "orders": [base.orders[0][::-1], [" ".join(base.orders[1]) + " 1B9"]],
-        "search": msgspec.structs.replace(base.search, stopped_by="bound"),
-        "content_digest": "sha256:" + "0" * 64,
-        "baseline": None,
-        "kinds": {},
-        "p2p": "blocking",
-        "created_by": "me",
-        "ranks": [msgspec.structs.replace(base.ranks[0], hardware="h100"), *base.ranks[1:]],
-    }
-    for field, value in fields.items():
-        assert ids(base, msgspec.structs.replace(base, **{field: value})), field
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (dict, list)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(item, (*path, str(key)))
+    else:
+        yield ".".join(path), value
+
+
+OTHER = {
+    "recompute": "none",
+    "engine": "torch",
+    "effort": "quick",
+    "backward": "fused",
+    "placement": "v",
+    "p2p": "blocking",
+}
+OTHER |= {"objective": "step", "digest": "sha256:" + "1" * 64, "max_stages_per_rank": 5}
+
+
+def test_whatever_is_edited_is_a_change_with_a_mirror() -> None:
+    base = plan(recompute=(False, True, False, False), objective="span")
+    document = edited(plan_document(base), {})
+    count = 0
+    for path, value in leaves(document):
+        last = path.rpartition(".")[2]
+        if path in ("schema", "version") or ".layers." in path:
+            continue
+        if isinstance(value, bool):
+            new: Any = not value
+        elif isinstance(value, (int, float)):
+            new = value + 1
+        else:
+            new = "mtp" if path.startswith("kinds") else OTHER.get(last, f"{value}x")
+        changed = convert(edited(document, {path: new}), Plan, "plan")
+        found = ids(base, changed)
+        assert found, path
+        assert Counter(ids(changed, base)) == mirrored(found), path
+        count += 1
+    assert count > 100
     assert ids(base, msgspec.structs.replace(base, provenance={"wall_s": 1})) == []
 
 
