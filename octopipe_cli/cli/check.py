@@ -33,6 +33,9 @@ REQUESTED: Final = (
 #: What means nothing where no plan is written.
 OF_WRITING: Final = ("output", "no_gantt")
 
+#: How the inputs of one plan are given where no settings name them.
+FILES: Final = "PROFILE, CLUSTER and --check PLAN"
+
 _HEADS: Final = {
     "unchanged": "unchanged",
     "stale": "stale, its inputs give another plan now",
@@ -57,11 +60,15 @@ def check_plans(
         if name in given:
             raise InputError(f"{_flag(name)} has no meaning with --check", remedy="leave it out: nothing is written")
     if plan is not None:
-        tell(_judged(_entry(plan, given), given, jobs, time_limit_s), format)
+        tell(_judged(entry_of(plan, given), given, jobs, time_limit_s), format)
         return
-    code = _check_all(given, jobs, time_limit_s, format)
-    if code:
-        raise typer.Exit(code)
+    for name in ("check", "profile", "cluster", "warm_start"):
+        if name in given:
+            raise InputError(
+                f"--check-all and {_flag(name)} contradict each other",
+                remedy="the settings name the files of each plan",
+            )
+    check_all(given, jobs, time_limit_s, format)
 
 
 def tell(verdict: Verdict, format: Format) -> None:
@@ -74,23 +81,22 @@ def tell(verdict: Verdict, format: Format) -> None:
         raise typer.Exit(EXIT_NO)
 
 
-def _check_all(given: dict[str, Any], jobs: int | None, time_limit_s: float | None, format: Format) -> int:
-    """Check every plan of the settings, whatever becomes of the others, and return the exit code."""
-    for name in ("check", "profile", "cluster", "warm_start"):
-        if name in given:
-            raise InputError(
-                f"--check-all and {_flag(name)} contradict each other",
-                remedy="the settings name the files of each plan",
-            )
+def check_all(given: dict[str, Any], jobs: int | None, time_limit_s: float | None, format: Format) -> None:
+    """Print the verdict on every plan of the settings, whatever becomes of the others.
+
+    Raises
+    ------
+    typer.Exit
+        With 2 where a plan cannot be made again, else with 1 where one is stale or not valid.
+    """
     documents, code = [], EXIT_OK
-    for entry in _entries():
+    for entry in entries():
         try:
             verdict = _judged(entry, given, jobs, time_limit_s)
         except InputError as error:
             code = EXIT_INPUT
             documents.append({"plan": entry.plan, "state": "error", "remarks": [dict(error.lines())]})
-            lines = [f"  {label}: {words}" if label else f"{entry.plan}: {words}" for label, words in error.lines()]
-            text = "\n".join(map(visible, lines))
+            text = error_text(entry.plan, error)
         else:
             if verdict.state != "unchanged":
                 code = code or EXIT_NO
@@ -100,7 +106,14 @@ def _check_all(given: dict[str, Any], jobs: int | None, time_limit_s: float | No
             emit(text)
     if format is Format.json:
         emit_json(documents)
-    return code
+    if code:
+        raise typer.Exit(code)
+
+
+def error_text(plan: str, error: InputError) -> str:
+    """Return why nothing can be said of one plan among several."""
+    lines = [f"  {label}: {words}" if label else f"{plan}: {words}" for label, words in error.lines()]
+    return "\n".join(map(visible, lines))
 
 
 def _judged(entry: PlanEntry, given: dict[str, Any], jobs: int | None, time_limit_s: float | None) -> Verdict:
@@ -123,7 +136,7 @@ def _flag(name: str) -> str:
     return name.upper() if name in ("profile", "cluster") else f"--{name.replace('_', '-')}"
 
 
-def _entry(plan: str, given: dict[str, Any]) -> PlanEntry:
+def entry_of(plan: str, given: dict[str, Any], files: str = FILES) -> PlanEntry:
     """Return a plan with its inputs: those on the command line, else those that the settings name."""
     from octopipe_cli.config import PlanEntry
 
@@ -133,17 +146,18 @@ def _entry(plan: str, given: dict[str, Any]) -> PlanEntry:
         raise InputError("missing argument 'CLUSTER'", remedy="give PROFILE and CLUSTER, or neither")
     import os
 
-    for entry in _entries():
+    for entry in entries(files):
         if os.path.abspath(entry.plan) == os.path.abspath(plan):
             return entry
     raise InputError(
         "the settings do not name this plan",
         file=plan,
-        remedy="give PROFILE and CLUSTER, or name the plan in [tool.octopipe.plans] of pyproject.toml",
+        remedy=f"give {files}, or name the plan in [tool.octopipe.plans] of pyproject.toml",
     )
 
 
-def _entries() -> list[PlanEntry]:
+def entries(files: str = FILES) -> list[PlanEntry]:
+    """Return the plans that the settings name; raises InputError where there is none (`files`: what else helps)."""
     from octopipe_cli.config import plan_entries, read_config
 
     config = read_config()
@@ -153,7 +167,7 @@ def _entries() -> list[PlanEntry]:
             "no settings name a plan",
             expected='"a.plan.json" = { profile = "a.json", cluster = "b.json" } in [tool.octopipe.plans] of '
             "pyproject.toml, or in [plans] of octopipe.toml",
-            remedy="add it, or give PROFILE, CLUSTER and --check PLAN",
+            remedy=f"add it, or give {files}",
         )
     return entries
 
