@@ -35,13 +35,17 @@ def nearest(plan: Plan, engine: Engine, rules: set[str], timeline: Timeline) -> 
     """
     if "kinds" in rules and engine == "megatron-hybrid":
         return "name the symbols with --symbol"
+    if "layer-order" in rules:
+        return "no plan of this model's runs there: give its kinds of layers their roles in the profile, and plan again"
+    if "kinds" in rules and engine == "megatron":
+        engine = "megatron-hybrid"
     command = f"octopipe plan PROFILE CLUSTER -m {plan.request.num_microbatches} --engine {engine}"
     if rules <= _MENDED_BY_ORDERS:
         runs = [(simulate(pipeline, orders), name) for pipeline, orders, name in _candidates(engine, timeline)]
         if runs:
             best, name = min(runs, key=lambda run: (not run[0].fits, run[0].step_time_ns))
             return f"the same stages with {name} take {_cost(best, timeline)}; `{command}` searches for better stages"
-    return f"`{command}` finds the best plan that it runs"
+    return f"`{command}` finds the best plan that {engine} runs"
 
 
 def _candidates(engine: Engine, timeline: Timeline) -> Iterator[tuple[Pipeline, Orders, str]]:

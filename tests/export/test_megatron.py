@@ -106,12 +106,24 @@ def test_the_nearest_order_may_not_fit() -> None:
 
 
 def test_what_orders_cannot_mend_is_left_to_the_search() -> None:
-    error = refusal(v_plan())
-    assert (error.path, error.found) == (
-        "$.stages[4].rank",
-        "other rules it breaks: fused, recompute, layer-order, kinds",
+    orders = order_of("0F0 2F0 2B0 0B0", "1F0 1B0")
+    error = refusal(plan_of([["embedding"], ["transformer"], ["head"]], [0, 1, 0], orders, 1))
+    assert error.message == (
+        "megatron cannot run this plan, rule placement: 3 stages are not the same number on each of 2 ranks"
     )
-    assert error.remedy == "`octopipe plan PROFILE CLUSTER -m 4 --engine megatron` finds the best plan that it runs"
+    assert (error.path, error.found) == ("$.stages", None)
+    command = "octopipe plan PROFILE CLUSTER -m 1 --engine"
+    assert error.remedy == f"`{command} megatron` finds the best plan that megatron runs"
+    error = refusal(plan_of([["embedding"], ["mamba"], ["head"]], [0, 1, 0], orders, 1))
+    assert error.found == "other rules it breaks: kinds"
+    assert error.remedy == f"`{command} megatron-hybrid` finds the best plan that megatron-hybrid runs"
+
+
+def test_a_model_without_ends_has_no_plan_there() -> None:
+    error = refusal(v_plan())
+    assert error.path == "$.stages[4].rank"
+    assert error.found == "other rules it breaks: fused, recompute, layer-order, kinds"
+    assert "give its kinds of layers their roles" in str(error.remedy)
 
 
 HYBRID = plan_of(
