@@ -34,7 +34,7 @@ def export(plan: Loaded[Plan], options: Options) -> str:
         [
             *heading(plan.value, "GPTModel"),
             "",
-            "# Megatron-LM",
+            "# Megatron-LM; the layout leaves no place for its other switches that cut the model (--decoder-first-...)",
             *(f"--{flag} {value}" for flag, value in [*model, *size_flags(plan.value), *flags]),
             *recompute_flags(plan.value),
             "",

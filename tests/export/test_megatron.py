@@ -32,7 +32,7 @@ def test_all_forms_of_an_interleaved_plan() -> None:
         "# toy for Megatron's GPTModel: 6 stages on 2 ranks, interleaved 1F1B in groups of 3.",
         "# A step has 5 micro-batches: global batch size = 5 x micro-batch size x data-parallel size.",
         "",
-        "# Megatron-LM",
+        "# Megatron-LM; the layout leaves no place for its other switches that cut the model (--decoder-first-...)",
         "--num-layers 7",
         "--mtp-num-layers 1",
         "--pipeline-model-parallel-size 2",
