@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from octopipe_cli.profiling.blocks import Attention, Indexer, LatentAttention
-from octopipe_cli.profiling.compressed import CompressedAttention
+from octopipe_cli.profiling.compressed import CompressedAttention, FactorizedAttention
 from octopipe_cli.profiling.kernels import attention_core, elementwise, norm, projection, visible_keys
 from octopipe_cli.profiling.operations import Operation, Work
 from octopipe_cli.profiling.setting import ELEMENT, Setting
@@ -86,6 +86,24 @@ def latent_attention(block: LatentAttention, setting: Setting, keep_input: bool 
         operations.append(gate(setting, heads * block.value_dim, heads * block.value_dim))
     operations.append(projection(setting, "output", block.heads * block.value_dim, block.hidden, cut="row"))
     return operations
+
+
+def factorized_attention(block: FactorizedAttention, setting: Setting, keep_input: bool = True) -> list[Operation]:
+    """Return Step 3's attention (2507.19427): low-rank queries expanded to all heads, which share one key and value.
+
+    The narrow projection down to queries, key and value is whole on every device, the wide ones are cut by heads.
+    """
+    heads, width = max(1, block.heads // setting.tensor_parallel), block.heads * block.head_dim
+    down, rows = block.query_rank + 2 * block.head_dim, setting.sharded_tokens
+    size = ELEMENT * setting.tokens * (heads + 1) * block.head_dim
+    return [
+        projection(setting, "qkv down", block.hidden, down, rows=rows, keep_input=keep_input),
+        norm(setting, block.query_rank, "query norm"),
+        projection(setting, "query up", block.query_rank, width, cut="column"),
+        elementwise("rotary", size, size, 2 * size, kernels=2),
+        attention_core(setting, heads, 1, block.head_dim, block.head_dim),
+        projection(setting, "output", width, block.hidden, cut="row"),
+    ]
 
 
 def indexer(block: Indexer, setting: Setting, ratio: int = 1) -> list[Operation]:

@@ -8,6 +8,23 @@ from octopipe_cli.profiling.blocks import Dense
 
 
 @dataclass(frozen=True)
+class FactorizedAttention(Dense):
+    """Factorised attention (Step 3, 2507.19427): queries from a low rank, one head of keys and values."""
+
+    hidden: int
+    heads: int
+    head_dim: int
+    query_rank: int
+
+    @property
+    def parameters(self) -> int:
+        """Weights it stores, the norm of the queries' low rank with them."""
+        width = self.heads * self.head_dim
+        down = self.hidden * (self.query_rank + 2 * self.head_dim)
+        return down + self.query_rank * (1 + width) + width * self.hidden
+
+
+@dataclass(frozen=True)
 class CompressedAttention(Dense):
     """Attention with one head of keys that are the values too, over a window and over compressed positions behind it.
 

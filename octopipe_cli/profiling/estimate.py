@@ -11,7 +11,7 @@ from octopipe_cli.formats import VERSION, Document, show
 from octopipe_cli.profile import SCHEMA, compress, profile_from_document
 from octopipe_cli.profiling import memory
 from octopipe_cli.profiling.architecture import Architecture, Layer, walk
-from octopipe_cli.profiling.blocks import Block, Embedding, Moe, Parallel, Shared
+from octopipe_cli.profiling.blocks import Attention, Block, Embedding, GatedDeltaNet, Moe, Parallel, Shared
 from octopipe_cli.profiling.hardware import Hardware
 from octopipe_cli.profiling.lowering import lower
 from octopipe_cli.profiling.operations import Exchange, Operation, Step, flops_of
@@ -70,19 +70,32 @@ def estimate(architecture: Architecture, hardware: Hardware, setting: Setting, p
 
 
 def check_cut(architecture: Architecture, setting: Setting) -> None:
-    """Raise InputError where heads or experts cannot be shared evenly by the devices."""
+    """Raise InputError where heads or experts cannot be shared evenly by the devices.
+
+    Fewer heads of keys and values than devices are copied (Megatron-LM's rule): then they must divide the devices.
+    """
     for kind, layer in architecture.kinds.items():
         for block in walk(layer.blocks):
-            parts = [("heads", getattr(block, "heads", 0), setting.tensor_parallel, "tensor")]
-            if isinstance(block, Moe):
-                parts.append(("experts", block.experts, setting.expert_parallel, "expert"))
-            for what, count, degree, name in parts:
-                if count % degree:
+            for what, count, degree, name in _cuts(block, setting):
+                if count % degree and not (what == "heads of keys and values" and degree % count == 0):
                     raise InputError(
                         f"the {what} of layer kind {show(kind)} cannot be cut evenly",
                         found=f"{count} {what}, {name} parallel {degree}",
                         expected=f"a {name}-parallel degree that divides {count}",
                     )
+
+
+def _cuts(block: Block, setting: Setting) -> list[tuple[str, int, int, str]]:
+    """Return what of a block the devices share: what it is, how many there are, the degree, its name."""
+    degree = setting.tensor_parallel
+    if isinstance(block, Moe):
+        return [("experts", block.experts, setting.expert_parallel, "expert")]
+    if isinstance(block, GatedDeltaNet):
+        return [("key heads", block.key_heads, degree, "tensor"), ("value heads", block.value_heads, degree, "tensor")]
+    parts = [("heads", getattr(block, "heads", 0), degree, "tensor")]
+    if isinstance(block, Attention):
+        parts.append(("heads of keys and values", block.kv_heads, degree, "tensor"))
+    return parts
 
 
 def _learned_positions(architecture: Architecture) -> bool:

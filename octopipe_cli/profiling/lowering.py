@@ -28,7 +28,7 @@ from octopipe_cli.profiling.blocks import (
     Shared,
     ShortConvolution,
 )
-from octopipe_cli.profiling.compressed import CompressedAttention, HyperConnection
+from octopipe_cli.profiling.compressed import CompressedAttention, FactorizedAttention, HyperConnection
 from octopipe_cli.profiling.kernels import elementwise, norm, projection, residual
 from octopipe_cli.profiling.operations import Collective, Exchange, Operation, moving
 from octopipe_cli.profiling.setting import ELEMENT, Setting
@@ -241,10 +241,12 @@ _BRANCHES: Final = (
     Moe,
     Parallel,
     CompressedAttention,
+    FactorizedAttention,
 )
 _LOWERINGS: Final[dict[type[Any], Callable[[Any, Setting, bool], list[Operation]]]] = {
     Attention: attention.attention,
     CompressedAttention: attention.compressed_attention,
+    FactorizedAttention: attention.factorized_attention,
     LatentAttention: attention.latent_attention,
     LinearAttention: recurrent.linear_attention,
     GatedDeltaNet: recurrent.gated_delta_net,

@@ -19,7 +19,7 @@ from octopipe_cli.profiling.blocks import (
     Parallel,
     Shared,
 )
-from octopipe_cli.profiling.compressed import CompressedAttention, HyperConnection
+from octopipe_cli.profiling.compressed import CompressedAttention, FactorizedAttention, HyperConnection
 from octopipe_cli.profiling.operations import Operation
 from octopipe_cli.profiling.setting import ELEMENT, Optimizer, Setting
 
@@ -76,6 +76,8 @@ def _whole(block: Block) -> int:
         return block.positions * block.hidden
     if isinstance(block, CompressedAttention):
         return block.hidden * (block.query_rank + block.head_dim) + (block.ratio > 0) * block.compressor(block.head_dim)
+    if isinstance(block, FactorizedAttention):
+        return block.hidden * (block.query_rank + 2 * block.head_dim) + block.query_rank
     if isinstance(block, LatentAttention):
         return block.hidden * ((block.query_rank or 0) + block.kv_rank + block.rope_dim)
     return 0

@@ -8,7 +8,7 @@ import pytest
 from octopipe_cli.errors import InputError
 from octopipe_cli.profile import profile_from_document
 from octopipe_cli.profiling.architecture import Architecture, Layer
-from octopipe_cli.profiling.blocks import Attention, Embedding, Head, Mlp, Moe, Norm, Shared
+from octopipe_cli.profiling.blocks import Attention, Block, Embedding, GatedDeltaNet, Head, Mlp, Moe, Norm, Shared
 from octopipe_cli.profiling.configs.families import architecture_of, load_config
 from octopipe_cli.profiling.estimate import estimate, setting_provenance
 from octopipe_cli.profiling.hardware import load_hardware
@@ -114,6 +114,29 @@ def test_what_cannot_be_cut_is_an_error(more: dict[str, int], message: str) -> N
     with pytest.raises(InputError) as caught:
         profile(Setting(128, 2, **more))  # type: ignore[arg-type]
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("block", "degree", "what"),
+    [
+        (Attention(64, 12, 3, 16), 2, "heads of keys and values"),
+        (Attention(64, 12, 3, 16), 6, None),  # each head of keys and values on two devices
+        (GatedDeltaNet(64, 2, 4, 16, 16, 4), 4, "key heads"),
+        (GatedDeltaNet(64, 2, 4, 16, 16, 4), 2, None),
+    ],
+)
+def test_heads_of_keys_and_of_delta_nets_are_cut_evenly_too(block: Block, degree: int, what: str | None) -> None:
+    layers = (
+        Layer("embedding", (Embedding(96, 64),), "embedding"),
+        Layer("layer", (block,)),
+        Layer("head", (Head(96, 64),), "head"),
+    )
+    architecture = Architecture("cut", "made up", 64, 96, "layer", layers)
+    if what is None:
+        profile(Setting(96, 2, tensor_parallel=degree), architecture)
+        return
+    with pytest.raises(InputError, match=f"the {what} of layer kind"):
+        profile(Setting(96, 2, tensor_parallel=degree), architecture)
 
 
 def test_a_hardware_without_fp8_is_an_error() -> None:

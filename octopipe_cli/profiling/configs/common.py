@@ -19,6 +19,19 @@ Windows = Callable[[Fields, int], "list[int | None]"]
 
 LAYER_TYPES: Final = ("full_attention", "sliding_attention")
 
+#: Families whose class has a number of its own for ``num_key_value_heads``: missing, it can't mean as many as heads.
+GROUPED: Final = frozenset(
+    (
+        *("bamba", "cwm", "dots1", "ernie4_5", "ernie4_5_moe", "exaone", "exaone4", "exaone_moe", "falcon_h1", "gemma"),
+        *("gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "glm", "glm4", "glm4_moe", "gpt_oss", "helium"),
+        *("hy_v3", "internlm3", "jamba", "lfm2", "lfm2_moe", "llama4_text", "minimax", "minimax_m2", "ministral"),
+        *("ministral3", "mistral", "mixtral", "nemotron_h", "phimoe", "qwen2", "qwen2_5_vl_text", "qwen2_moe"),
+        *("qwen2_vl_text", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next"),
+        *("qwen3_vl_moe_text", "qwen3_vl_text", "seed_oss", "smollm3", "solar_open", "stablelm", "starcoder2"),
+        "vaultgemma",
+    )
+)
+
 
 def flag(fields: Fields, value: Flag) -> bool:
     """Return a flag's value for a config."""
@@ -90,12 +103,12 @@ def num_layers(fields: Fields) -> int:
 def is_tied(fields: Fields, default: bool) -> bool:
     """Return whether embedding and head share weights: the text config's key, the outer one's, the class default.
 
-    Releases of transformers differ about Mistral 3's default, so there the key is needed.
+    Ministral 3 comes tied (3B) and untied (8B, 14B), so there the key is needed.
     """
     for place in (fields, fields.outer):
         if place is not None and place.has("tie_word_embeddings"):
             return place.flag("tie_word_embeddings")
-    if fields.outer is not None and fields.outer.values.get("model_type") == "mistral3":
+    if fields.outer is not None and fields.family == "ministral3":
         fields.missing(["tie_word_embeddings"])
     return default
 
@@ -118,13 +131,13 @@ def all_sliding(fields: Fields, count: int) -> list[int | None]:
     return [fields.optional("sliding_window")] * count
 
 
-def every_nth_full(pattern: int) -> Windows:
+def every_nth_full(pattern: int, *keys: str) -> Windows:
     """Return the rule that every nth layer sees everything and the others a window, where no ``layer_types`` say."""
 
     def windows(fields: Fields, count: int) -> list[int | None]:
         if fields.has("layer_types"):
             return windows_by_type(fields, count)
-        every = fields.whole("sliding_window_pattern", "_sliding_window_pattern", default=pattern)
+        every = fields.whole(*keys, "sliding_window_pattern", "_sliding_window_pattern", default=pattern)
         window = fields.whole("sliding_window")
         return [window if (layer + 1) % every else None for layer in range(count)]
 
@@ -135,7 +148,7 @@ def attention(fields: Fields, style: Style, window: int | None = None) -> Attent
     """Return the attention of a layer, its dimensions under the usual keys."""
     hidden = hidden_size(fields)
     heads = fields.whole("num_attention_heads", "n_head", "n_heads")
-    kv_heads = fields.whole("num_key_value_heads", default=heads)
+    kv_heads = fields.whole("num_key_value_heads", default=None if fields.family in GROUPED else heads)
     width = fields.optional("head_dim", "attention_head_dim", "kv_channels") or style.head_dim
     if width is None:
         if hidden % heads:

@@ -38,7 +38,7 @@ def _qwen_windows(fields: Fields, count: int) -> list[int | None]:
     return [window if layer >= first else None for layer in range(count)]
 
 
-def _exaone_windows(fields: Fields, count: int) -> list[int | None]:
+def exaone_windows(fields: Fields, count: int) -> list[int | None]:
     """Return the windows of EXAONE 4: a pattern of L (local) and G (global), or every nth layer global."""
     if fields.has("layer_types") or not fields.has("sliding_window"):
         return windows_by_type(fields, count)
@@ -68,6 +68,8 @@ QWEN3: Final = Style(
     windows=_qwen_windows,
 )
 GEMMA: Final = Style(tied=True, qkv_bias=("attention_bias", False), output_bias=("attention_bias", False), head_dim=256)
+#: Class defaults of transformers' Gemma3TextConfig that gemma-3-4b, 12b and 27b lean on.
+GEMMA3_TEXT: Final = {"vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256}
 MISTRAL: Final = Style(windows=all_sliding)
 OLMO: Final = Style(qkv_bias=("attention_bias", False), output_bias=("attention_bias", False), norm="plain")
 BIASED: Final = Style(qkv_bias=("attention_bias", False), output_bias=("attention_bias", False))
@@ -109,9 +111,19 @@ def _cohere(fields: Fields, windows: bool) -> Model:
     return parallel(fields, style)
 
 
+def _gemma3(fields: Fields) -> Model:
+    """Return Gemma 3, whose text config, where nested, leaves out what equals class defaults, as it was released."""
+    style = replace(GEMMA, sandwich="both", qk_norm="head", windows=_gemma3_windows)
+    if fields.outer is None:
+        return dense(fields, style)
+    told = {key: value for key, value in fields.values.items() if value is not None}
+    return dense(Fields({**GEMMA3_TEXT, **told}, fields.file, fields.family, fields.place, fields.outer), style)
+
+
 def _minicpm3(fields: Fields) -> Model:
     from octopipe_cli.profiling.configs.latent import latent_dense
 
+    fields.refuse("mlp_bias", (False,), "biases in its MLPs")
     return latent_dense(fields, Style(tied=True))
 
 
@@ -155,10 +167,11 @@ def _chatglm(fields: Fields) -> Model:
 def _table() -> dict[str, Style]:
     """Return the families that a style alone describes."""
     return {
-        **dict.fromkeys(("llama", "code_llama", "yi", "cwm", "aquila", "internlm"), LLAMA),
+        **dict.fromkeys(("llama", "code_llama", "yi", "aquila", "internlm"), LLAMA),
+        "cwm": replace(LLAMA, head_dim=128),
         "mistral": MISTRAL,
         "ministral": Style(windows=windows_by_type),
-        "ministral3": MISTRAL,
+        "ministral3": replace(MISTRAL, head_dim=128),
         "qwen2": QWEN2,
         **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text"), QWEN2),
         "qwen3": QWEN3,
@@ -166,12 +179,14 @@ def _table() -> dict[str, Style]:
         "gemma": GEMMA,
         "gemma2": replace(GEMMA, sandwich="both", windows=every_nth_full(2)),
         "vaultgemma": replace(GEMMA, windows=every_nth_full(2)),
-        "gemma3_text": replace(GEMMA, sandwich="both", qk_norm="head", windows=_gemma3_windows),
         "phi3": MISTRAL,
         "granite": LLAMA,
-        "helium": replace(LLAMA, output_bias=False),
+        "helium": replace(LLAMA, output_bias=False, head_dim=128),
         "seed_oss": Style(
-            qkv_bias=("attention_bias", True), output_bias=("attention_out_bias", False), mlp_bias=("mlp_bias", False)
+            qkv_bias=("attention_bias", True),
+            output_bias=("attention_out_bias", False),
+            mlp_bias=("mlp_bias", False),
+            head_dim=128,
         ),
         "smollm3": replace(LLAMA, tied=True, windows=_qwen_windows),
         "arcee": replace(LLAMA, gated=False),
@@ -180,12 +195,16 @@ def _table() -> dict[str, Style]:
         "olmo2": replace(BIASED, sandwich="post", qk_norm="width"),
         "olmo3": replace(BIASED, sandwich="post", qk_norm="width", windows=every_nth_full(4)),
         "glm": Style(qkv_bias=("attention_bias", True), head_dim=128),
-        "glm4": Style(qkv_bias=("attention_bias", False), head_dim=128, sandwich="both"),
+        "glm4": Style(qkv_bias=("attention_bias", True), head_dim=128, sandwich="both"),
         "exaone": Style(),
-        "exaone4": Style(sandwich="post", qk_norm="head", windows=_exaone_windows),
+        "exaone4": Style(sandwich="post", qk_norm="head", windows=exaone_windows),
         "hunyuan_v1_dense": replace(BIASED, qk_norm="head"),
         "ernie4_5": Style(
-            tied=True, qkv_bias=("use_bias", False), output_bias=("use_bias", False), mlp_bias=("use_bias", False)
+            tied=True,
+            qkv_bias=("use_bias", False),
+            output_bias=("use_bias", False),
+            mlp_bias=("use_bias", False),
+            head_dim=128,
         ),
         "starcoder2": Style(
             tied=True,
@@ -197,7 +216,9 @@ def _table() -> dict[str, Style]:
             windows=all_sliding,
         ),
         "internlm2": Style(qkv_bias=("bias", False), output_bias=("bias", False)),
-        "internlm3": Style(qkv_bias=("qkv_bias", False), output_bias=("bias", False), mlp_bias=("bias", False)),
+        "internlm3": Style(
+            qkv_bias=("qkv_bias", False), output_bias=("bias", False), mlp_bias=("bias", False), head_dim=128
+        ),
         "baichuan": Style(),
         "orion": Style(norm="layer"),
         "minicpm": Style(tied=True, qkv_bias=("attention_bias", False), output_bias=("attention_bias", False)),
@@ -208,6 +229,7 @@ def _table() -> dict[str, Style]:
 #: Reader by ``model_type``.
 READERS: Final[Mapping[str, Callable[[Fields], Model]]] = {
     **{family: partial(dense, style=style) for family, style in _table().items()},
+    "gemma3_text": _gemma3,
     "stablelm": _stablelm,
     "cohere": partial(_cohere, windows=False),
     "cohere2": partial(_cohere, windows=True),

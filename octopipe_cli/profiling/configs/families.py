@@ -10,7 +10,7 @@ from typing import Any, Final
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Document, did_you_mean, digest, parse_json, read_text, show, shown_file
 from octopipe_cli.profiling.architecture import Architecture, Granularity
-from octopipe_cli.profiling.configs import dense, hybrid, irregular, latent, linear, moe, older
+from octopipe_cli.profiling.configs import dense, experts, gemma3n, hybrid, irregular, latent, linear, moe, older
 from octopipe_cli.profiling.configs.assembly import Model, assemble
 from octopipe_cli.profiling.configs.fields import Fields
 from octopipe_cli.profiling.shipped import shipped_files
@@ -19,6 +19,8 @@ from octopipe_cli.profiling.shipped import shipped_files
 READERS: Final[Mapping[str, Callable[[Fields], Model]]] = {
     **dense.READERS,
     **moe.READERS,
+    **experts.READERS,
+    **gemma3n.READERS,
     **latent.READERS,
     **hybrid.READERS,
     **linear.READERS,
@@ -32,6 +34,7 @@ NESTED: Final = ("text_config", "llm_config", "language_config")
 #: Other names of a ``model_type``, as remote code, multimodal wrappers and their text configs write it.
 SAME_AS: Final[Mapping[str, str]] = {
     "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text",
     "gemma4": "gemma4_text",
     "gemma4_unified_text": "gemma4_text",
     "qwen3_5": "qwen3_5_text",
@@ -42,6 +45,7 @@ SAME_AS: Final[Mapping[str, str]] = {
     "qwen2_5_vl": "qwen2_5_vl_text",
     "llama4": "llama4_text",
     "step3p7": "step3p5",
+    "step3_vl": "step3_text",
     "MiniMaxText01": "minimax_text_01",
     "MiniMaxM1": "minimax_m1",
     "Yi": "llama",
@@ -51,6 +55,9 @@ SAME_AS: Final[Mapping[str, str]] = {
     "deci": "nemotron-nas",
     "mimo_v2": "mimo_v2_flash",
     **dict.fromkeys(("glm4v_moe", "glm4v_moe_text"), "glm4_moe"),
+    "glm4v_text": "glm4",
+    "qwen3_omni_moe_text": "qwen3_moe",
+    "qwen2_5_omni_text": "qwen2_5_vl_text",
 }
 
 #: Families by the class in ``architectures``, for configs without a ``model_type``.
@@ -168,11 +175,14 @@ def architecture_of(config: Config, granularity: Granularity = "layer") -> Archi
 def _text_fields(document: Mapping[str, Any], file: str) -> Fields:
     """Return the fields of the language model, its family with them."""
     outer = Fields(document, file, "multimodal")
+    outer = outer.below("thinker_config") or outer
     for key in NESTED:
         inner = outer.below(key)
         if inner is not None and inner.has("hidden_size", "n_embd", "num_hidden_layers", "layers_block_type"):
             family = _family(inner, outer)
             return Fields(inner.values, file, family, inner.place, outer)
+    if "ssm_cfg" in document and not outer.has("model_type"):
+        return Fields(document, file, "mamba_ssm")
     return Fields(document, file, _family(outer))
 
 

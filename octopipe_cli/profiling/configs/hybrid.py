@@ -74,7 +74,7 @@ def _jamba(fields: Fields) -> Model:
         fields.flag("mamba_conv_bias", default=True),
         inner_norms=True,
     )
-    experts, dense = fields.whole("num_experts", default=1), mlp(fields, PLAIN)
+    experts, dense = fields.whole("num_experts"), mlp(fields, PLAIN)
     feeds: list[Part] = [branch("mlp", PLAIN, hidden, dense)]
     if experts > 1:
         moe = Moe(hidden, experts, fields.whole("num_experts_per_tok"), dense.intermediate)
@@ -261,7 +261,6 @@ def _zamba2(fields: Fields) -> Model:
     """
     count, hidden = num_layers(fields), hidden_size(fields)
     bias, groups = fields.flag("add_bias_linear", default=False), fields.whole("num_mem_blocks", default=1)
-    fields.refuse("use_shared_attention_adapter", (False,), "adapters of its shared attention")
     heads = fields.whole("num_attention_heads")
     rank, width = fields.whole("adapter_rank", default=128), fields.whole("intermediate_size", "ffn_hidden_size")
     core = Attention(
@@ -278,7 +277,10 @@ def _zamba2(fields: Fields) -> Model:
         indices = fields.wholes("hybrid_layer_ids")
         hybrid = [layer in indices for layer in range(count)]
     shared = (Norm(2 * hidden), core, Norm(hidden), ffn)
-    own = (Linear(hidden, rank), Linear(rank, 2 * width), Linear(hidden, hidden))
+    own: tuple[Block, ...] = (Linear(hidden, rank), Linear(rank, 2 * width), Linear(hidden, hidden))
+    if fields.flag("use_shared_attention_adapter", default=False):
+        inner = core.heads * core.head_dim
+        own = (*[Linear(2 * hidden, rank), Linear(rank, inner)] * 3, *own)
     scan = branch("mamba", PLAIN, hidden, _zamba_mamba(fields, bias))
     layers: list[list[Part]] = []
     uses = 0
@@ -347,6 +349,37 @@ def _mamba2_alone(fields: Fields) -> Model:
     return decoder(fields, PLAIN, [[branch("mamba", PLAIN, hidden, block)]] * num_layers(fields))
 
 
+def _mamba_ssm(fields: Fields) -> Model:
+    """Return Mamba-1 or 2 in the config of the authors' own code (state-spaces/mamba), which has no ``model_type``."""
+    hidden, count = fields.whole("d_model"), num_layers(fields)
+    inner = fields.below("ssm_cfg") or Fields({}, fields.file, fields.family, fields.place)
+    if fields.has("attn_layer_idx") and fields.wholes("attn_layer_idx"):
+        fields.fail("attn_layer_idx", "attention between its layers is not known", "an empty list")
+    if fields.whole("d_intermediate", default=0, least=0):
+        fields.fail("d_intermediate", "an MLP between its layers is not known", "0")
+    multiple = fields.whole("pad_vocab_size_multiple", default=8)
+    width = inner.whole("expand", default=2) * hidden
+    block: Block
+    if inner.text("layer", default="Mamba1", choices=("Mamba1", "Mamba2")) == "Mamba1":
+        rank = _rank(inner, "dt_rank", hidden)
+        block = Mamba1(hidden, width, inner.whole("d_state", default=16), inner.whole("d_conv", default=4), rank)
+    else:
+        head = inner.whole("headdim", default=64)
+        if width % head:
+            inner.fail("headdim", "the heads don't divide the width", f"a divisor of {width}")
+        groups, state = inner.whole("ngroups", default=1), inner.whole("d_state", default=128)
+        chunk = inner.whole("chunk_size", default=256)
+        block = Mamba2(hidden, width // head, head, groups, state, inner.whole("d_conv", default=4), chunk)
+    renamed = {
+        "hidden_size": hidden,
+        "vocab_size": multiple * -(-fields.whole("vocab_size") // multiple),
+        "tie_word_embeddings": fields.flag("tie_embeddings", default=True),
+    }
+    same = Fields(renamed, fields.file, fields.family, fields.place)
+    style = Style(norm="rms" if fields.flag("rms_norm", default=True) else "layer")
+    return decoder(same, style, [[branch("mamba", style, hidden, block)]] * count)
+
+
 #: Reader by ``model_type``.
 READERS: Final[Mapping[str, Callable[[Fields], Model]]] = {
     "jamba": _jamba,
@@ -357,4 +390,5 @@ READERS: Final[Mapping[str, Callable[[Fields], Model]]] = {
     "zamba2": _zamba2,
     **dict.fromkeys(("mamba", "falcon_mamba"), _mamba),
     "mamba2": _mamba2_alone,
+    "mamba_ssm": _mamba_ssm,
 }

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from octopipe_cli.profiling.blocks import Attention, Block, Embedding, Gate, Linear, Mlp, Moe, Norm
+from octopipe_cli.profiling.compressed import FactorizedAttention
 from octopipe_cli.profiling.configs.assembly import Model, Part
 from octopipe_cli.profiling.configs.common import (
     LAYER_TYPES,
@@ -71,7 +72,7 @@ def _mimo_v2(fields: Fields) -> Model:
         True: branch("sliding_attention", PLAIN, hidden, cores[True]),
     }
     feeds = {
-        True: branch("moe", PLAIN, hidden, deepseek_moe(fields)),
+        True: branch("moe", PLAIN, hidden, deepseek_moe(fields, tells_shared=False)),
         False: branch("mlp", PLAIN, hidden, mlp(fields, PLAIN)),
     }
     layers = [(mixers[a], feeds[b]) for a, b in zip(sliding, sparse, strict=True)]
@@ -126,6 +127,25 @@ def _step(fields: Fields) -> Model:
         mtp_depths(hidden, 1, PLAIN, [block for part in parts for block in part.blocks])[0] for parts in layers[count:]
     ]
     return decoder(fields, PLAIN, layers[:count], mtp=mtp)
+
+
+def _step_3(fields: Fields) -> Model:
+    """Return Step 3: factorised attention, experts with a shared one in the layers of ``moe_layers_enum``."""
+    count, hidden = num_layers(fields), hidden_size(fields)
+    fields.refuse("num_attention_groups", (1,), "more than one head of keys")
+    core = FactorizedAttention(
+        hidden, fields.whole("num_attention_heads"), fields.whole("head_dim"), fields.whole("share_q_dim")
+    )
+    moe = Moe(
+        hidden,
+        fields.whole("moe_num_experts"),
+        fields.whole("moe_top_k"),
+        fields.whole("moe_intermediate_size"),
+        shared_intermediate=fields.whole("share_expert_dim", "share_expert_dims", least=0),
+    )
+    mixer = branch("attention", PLAIN, hidden, core)
+    feeds = {True: branch("moe", PLAIN, hidden, moe), False: branch("mlp", PLAIN, hidden, mlp(fields, PLAIN))}
+    return decoder(fields, PLAIN, [(mixer, feeds[sparse]) for sparse in _step_sparse(fields, count, 0)])
 
 
 def _step_sparse(fields: Fields, count: int, depths: int) -> list[bool]:
@@ -317,6 +337,7 @@ READERS: Final[Mapping[str, Callable[[Fields], Model]]] = {
     "mimo": _mimo,
     "mimo_v2_flash": _mimo_v2,
     "step3p5": _step,
+    "step3_text": _step_3,
     "gemma4_text": _gemma4,
     "nemotron-nas": _nemotron_nas,
     "openelm": _openelm,

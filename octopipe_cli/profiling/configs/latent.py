@@ -72,7 +72,8 @@ def _indexed(fields: Fields, count: int) -> list[bool]:
 
 def _deepseek(fields: Fields, version: int, shares_indexer: bool = False) -> Model:
     """Return DeepSeek V2, V3 or V3.2: dense layers first, then experts; V3 has a correction bias and MTP depths."""
-    count, hidden, style = num_layers(fields), hidden_size(fields), Style(mlp_bias=("mlp_bias", False))
+    count, hidden, style = num_layers(fields), hidden_size(fields), Style()
+    fields.refuse("mlp_bias", (False,), "biases in its MLPs")
     indexed = [False] * count
     if version == 32:
         indexed = _indexed(fields, count) if shares_indexer else [True] * count
@@ -167,6 +168,7 @@ READERS: Final[Mapping[str, Callable[[Fields], Model]]] = {
     "deepseek_v2": partial(_deepseek, version=2),
     **dict.fromkeys(("deepseek_v3", "kimi_k2"), partial(_deepseek, version=3)),
     "glm4_moe_lite": partial(_deepseek, version=3),
+    "mistral4": partial(_deepseek, version=2),
     "deepseek_v32": partial(_deepseek, version=32),
     "deepseek_v4": _deepseek_4,
     "glm_moe_dsa": partial(_deepseek, version=32, shares_indexer=True),

@@ -55,7 +55,9 @@ def _qwen_next(fields: Fields, experts: bool) -> Model:
         qkv_bias=("attention_bias", False), output_bias=("attention_bias", False), qk_norm="head", head_dim=256
     )
     fields.refuse("attn_output_gate", (True,), "no output gate")
-    heads = branch("attention", style, hidden, replace(attention(fields, style), gate="element"))
+    core = replace(attention(fields, style), gate="element")
+    core = replace(core, extra_parameters=core.gate_width if core.qkv_bias else 0)
+    heads = branch("attention", style, hidden, core)
     net = GatedDeltaNet(
         hidden,
         fields.whole("linear_num_key_heads"),

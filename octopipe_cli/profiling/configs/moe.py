@@ -77,15 +77,23 @@ def qwen_moe(fields: Fields, shared: bool) -> Moe:
     )
 
 
-def deepseek_moe(fields: Fields, correction: bool = True) -> Moe:
-    """Return experts under DeepSeek's keys: shared ones as wide as so many routed ones."""
+def shared_experts(fields: Fields, *keys: str, needed: bool = True) -> int:
+    """Return how many shared experts there are: null for none; without the key releases of one class may differ."""
+    if needed and not any(key in fields.values for key in keys):
+        fields.missing(keys)
+    return fields.whole(*keys, default=0, least=0)
+
+
+def deepseek_moe(fields: Fields, correction: bool = True, tells_shared: bool = True) -> Moe:
+    """Return experts under DeepSeek's keys: shared ones as wide as so many routed ones; `tells_shared`: with a key."""
     width = fields.whole("moe_intermediate_size")
     return Moe(
         hidden_size(fields),
         fields.whole("n_routed_experts", "num_experts", "num_local_experts"),
         fields.whole("num_experts_per_tok", "num_experts_per_token"),
         width,
-        shared_intermediate=width * fields.whole("n_shared_experts", "num_shared_experts", default=0, least=0),
+        shared_intermediate=width
+        * shared_experts(fields, "n_shared_experts", "num_shared_experts", needed=tells_shared),
         correction_bias=correction,
     )
 
@@ -115,7 +123,7 @@ def _mixtral(fields: Fields) -> Model:
 
 def _minimax_m2(fields: Fields) -> Model:
     """Return MiniMax M2: norms over all heads, a correction bias, MTP modules of the same layer."""
-    style = Style(qk_norm="width", qk_norm_flag=("use_qk_norm", True))
+    style = Style(qk_norm="width", qk_norm_flag=("use_qk_norm", True), head_dim=128)
     if fields.has("qk_norm_type"):
         fields.text("qk_norm_type", choices=("per_layer",))
     if fields.has("attn_type_list") and set(fields.wholes("attn_type_list")) != {1}:
@@ -150,8 +158,8 @@ def _qwen3_moe(fields: Fields) -> Model:
     return experts_model(fields, style, sparse, qwen_moe(fields, shared=False) if any(sparse) else None)
 
 
-def _olmoe(fields: Fields) -> Model:
-    style = replace(BIASED, qk_norm="width")
+def uniform_experts(fields: Fields, style: Style) -> Model:
+    """Return a decoder with experts in every layer, as wide as ``intermediate_size``."""
     moe = Moe(
         hidden_size(fields),
         fields.whole("num_experts"),
@@ -192,6 +200,7 @@ def _llama4(fields: Fields) -> Model:
         output_bias=("attention_bias", False),
         qk_norm="plain",
         qk_norm_flag=("use_qk_norm", True),
+        head_dim=128,
         windows=lambda fields, count: [None] * count,
     )
     chunk = fields.whole("attention_chunk_size") if any(chunked) else None
@@ -299,36 +308,11 @@ def _ernie_moe(fields: Fields) -> Model:
         fields.whole("moe_k"),
         width,
         bias=bias,
-        shared_intermediate=width * fields.whole("moe_num_shared_experts", default=0, least=0),
+        shared_intermediate=width * shared_experts(fields, "moe_num_shared_experts"),
         shared_bias=bias,
         correction_bias=True,
     )
     return experts_model(fields, style, sparse, moe)
-
-
-def _hunyuan_moe(fields: Fields) -> Model:
-    """Return Hunyuan MoE: an MLP beside the experts; per-layer lists must be uniform to be known here."""
-    fields.refuse("use_cla", (False,), "attention shared across layers")
-    count = num_layers(fields)
-    style = replace(BIASED, qk_norm="head", qk_norm_flag=("use_qk_norm", True))
-
-    def same(*keys: str, default: int | None = None) -> int:
-        key = next((key for key in keys if isinstance(fields.values.get(key), list)), None)
-        if key is None:
-            return fields.whole(*keys, default=default)
-        values = fields.wholes(key, length=count)
-        if len(set(values)) > 1:
-            fields.fail(key, "a hunyuan_v1_moe whose layers differ is not known", "one number")
-        return values[0]
-
-    moe = Moe(
-        hidden_size(fields),
-        same("num_experts"),
-        same("moe_topk", "num_experts_per_tok", default=1),
-        same("moe_intermediate_size", default=fields.whole("intermediate_size")),
-        shared_intermediate=fields.whole("intermediate_size") * same("num_shared_expert", default=1),
-    )
-    return experts_model(fields, style, [True] * count, moe)
 
 
 def _bailing(fields: Fields) -> Model:
@@ -395,6 +379,7 @@ def _arctic(fields: Fields) -> Model:
 
 def _told_by_type(fields: Fields, style: Style, correction: bool, default: int, windows: Windows) -> Model:
     """Return a model with DeepSeek's experts whose layers ``mlp_layer_types`` tells or ``first_k_dense_replace``."""
+    fields.refuse("attention_bias", (False,), "biases in its attention")
     sparse = after_dense(fields, num_layers(fields), default)
     return experts_model(fields, replace(style, windows=windows), sparse, deepseek_moe(fields, correction))
 
@@ -406,7 +391,8 @@ READERS: Final[Mapping[str, Reader]] = {
     "qwen2_moe": _qwen2_moe,
     "qwen3_moe": _qwen3_moe,
     "qwen3_vl_moe_text": _qwen3_moe,
-    "olmoe": _olmoe,
+    "olmoe": partial(uniform_experts, style=replace(BIASED, qk_norm="width")),
+    "flex_olmo": partial(uniform_experts, style=replace(BIASED, sandwich="post", qk_norm="width")),
     "gpt_oss": _gpt_oss,
     "llama4_text": _llama4,
     "glm4_moe": _glm4_moe,
@@ -416,7 +402,6 @@ READERS: Final[Mapping[str, Reader]] = {
     "granitemoeshared": _granite_moe,
     "phimoe": _phimoe,
     "ernie4_5_moe": _ernie_moe,
-    "hunyuan_v1_moe": _hunyuan_moe,
     **dict.fromkeys(("bailing_moe", "bailing_moe_v2"), _bailing),
     "dbrx": _dbrx,
     "arctic": _arctic,

@@ -89,8 +89,53 @@ KIMI: Config = {
 }
 GPT: Config = {"n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 100}
 
+ZAMBA: Config = config(
+    "zamba2",
+    {**BASE, "num_key_value_heads": 4},
+    layers_block_type=["mamba", "hybrid", "hybrid", "hybrid"],
+    num_mem_blocks=2,
+    adapter_rank=6,
+    n_mamba_heads=8,
+    mamba_headdim=16,
+    mamba_d_state=16,
+    mamba_ngroups=2,
+)
+
 #: What to build, by a name of the case.
 SMALL: dict[str, Config] = {
+    "afmoe": config("afmoe", **QWEN, num_dense_layers=1, num_shared_experts=2, head_dim=24, sliding_window=32),
+    "exaone_moe": config("exaone_moe", **QWEN, num_shared_experts=2, sliding_window=32),
+    "hy_v3": config("hy_v3", **QWEN, num_shared_experts=2, head_dim=24),
+    "flex_olmo": config("flex_olmo", num_experts=6, num_experts_per_tok=2, pad_token_id=1),
+    "mistral4": config("mistral4", LATENT, **ROUTED, pad_token_id=1, first_k_dense_replace=1),
+    "zamba2 adapters": {**ZAMBA, "use_shared_attention_adapter": True},
+    "gemma3n": nested(
+        "gemma3n",
+        config(
+            "gemma3n_text",
+            head_dim=16,
+            layer_types=SLIDING,
+            sliding_window=32,
+            vocab_size_per_layer_input=90,
+            hidden_size_per_layer_input=8,
+            altup_num_inputs=3,
+            laurel_rank=6,
+            num_kv_shared_layers=2,
+        ),
+    ),
+    "gemma3 that leans on class defaults": nested(
+        "gemma3",
+        {
+            "model_type": "gemma3_text",
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "num_hidden_layers": 4,
+            "sliding_window": 32,
+        },
+    ),
+    "qwen3_next biased": config(
+        "qwen3_next", **QWEN, **DELTA, shared_expert_intermediate_size=48, head_dim=16, attention_bias=True
+    ),
     "llama": config("llama"),
     "llama tied, biased": config("llama", tie_word_embeddings=True, attention_bias=True, mlp_bias=True, head_dim=24),
     "mistral": config("mistral", sliding_window=32, head_dim=32),
@@ -259,17 +304,7 @@ SMALL: dict[str, Config] = {
         num_nextn_predict_layers=1,
         mtp_layers_block_type=["attention", "moe"],
     ),
-    "zamba2": config(
-        "zamba2",
-        {**BASE, "num_key_value_heads": 4},
-        layers_block_type=["mamba", "hybrid", "hybrid", "hybrid"],
-        num_mem_blocks=2,
-        adapter_rank=6,
-        n_mamba_heads=8,
-        mamba_headdim=16,
-        mamba_d_state=16,
-        mamba_ngroups=2,
-    ),
+    "zamba2": ZAMBA,
     "mamba": config("mamba", state_size=8, num_hidden_layers=4) | {"intermediate_size": 128},
     "mamba2": config("mamba2", num_heads=8, head_dim=16, n_groups=2, state_size=16),
     "qwen3_next": config(
@@ -372,6 +407,15 @@ SMALL: dict[str, Config] = {
 
 #: Weights of each, as counted there.
 COUNTED: dict[str, int] = {
+    "afmoe": 279_442,
+    "exaone_moe": 229_714,
+    "hy_v3": 254_354,
+    "flex_olmo": 506_816,
+    "mistral4": 230_592,
+    "qwen3_next biased": 249_616,
+    "zamba2 adapters": 310_560,
+    "gemma3n": 152_696,
+    "gemma3 that leans on class defaults": 18_431_040,
     "llama": 136_256,
     "llama tied, biased": 156_480,
     "mistral": 185_408,
@@ -473,6 +517,25 @@ COUNTED: dict[str, int] = {
 
 #: Families whose models transformers 5.24 doesn't have, or has otherwise: counted by hand in the tests.
 BY_HAND: dict[str, Config] = {
+    "step3": nested(
+        "step3_vl",
+        config(
+            "step3_text",
+            num_attention_groups=1,
+            head_dim=32,
+            share_q_dim=40,
+            moe_num_experts=6,
+            moe_top_k=2,
+            moe_intermediate_size=32,
+            share_expert_dim=48,
+            moe_layers_enum="1,2,3",
+        ),
+    ),
+    "grok-1": config("grok-1", num_experts=6, num_experts_per_tok=2, tie_word_embeddings=True),
+    "hunyuan": config(
+        "hunyuan", num_experts=6, moe_topk=1, num_shared_expert=1, use_qk_norm=True, use_cla=True, cla_share_factor=2
+    ),
+    "mamba_ssm": {"d_model": 64, "n_layer": 4, "vocab_size": 97, "ssm_cfg": {"layer": "Mamba2", "headdim": 16}},
     "deepseek": config("deepseek", **ROUTED, first_k_dense_replace=1),
     "kimi_k2": config("kimi_k2", LATENT, **ROUTED, first_k_dense_replace=1, num_nextn_predict_layers=2),
     "kimi_k3": nested(

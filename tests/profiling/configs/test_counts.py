@@ -137,6 +137,18 @@ NORMS = 2 * 64
 LATENT = (64 * 40 + 40 + 40 * 4 * 20) + (64 * 32 + 24 + 24 * 4 * 22) + 4 * 10 * 64
 KEY_DELTA = 3 * 32 * (64 + 4) + 8 * (64 + 32) + 64 * 4 + 4 + 32 + 8 + 32 * 64
 HANDMADE = {
+    # queries through 40, one key and value of 32, a norm of 40; experts, a shared one of 48
+    "step3": EMBEDDING
+    + HEAD
+    + 4 * (64 * (40 + 2 * 32) + 40 * (1 + 4 * 32) + 4 * 32 * 64 + NORMS)
+    + MLP
+    + 3 * (6 * EXPERT + 6 * 64 + 3 * 64 * 48),
+    # tied; four norms a layer
+    "grok-1": EMBEDDING + 64 + 4 * (ATTENTION + 2 * NORMS + 6 * MLP + 6 * 64),
+    # every second layer has neither keys nor values of its own; norms of 16 on queries and keys
+    "hunyuan": EMBEDDING + HEAD + 4 * (ATTENTION + 32 + NORMS + 7 * MLP + 6 * 64) - 2 * 2 * 64 * 32,
+    # the vocabulary padded to 104, tied; 8 heads of 16, one group of 128 states
+    "mamba_ssm": 104 * 64 + 64 + 4 * (64 + 64 * (2 * 128 + 2 * 128 + 8) + (128 + 2 * 128) * 5 + 3 * 8 + 128 + 128 * 64),
     "deepseek": EMBEDDING + HEAD + 4 * (ATTENTION + NORMS) + MLP + 3 * (8 * EXPERT + 6 * 64),
     "kimi_k2": EMBEDDING + HEAD + 4 * (LATENT + NORMS) + MLP + 3 * (8 * EXPERT + 6 * 65),
     "mimo": EMBEDDING + HEAD + 4 * (ATTENTION + 64 + 2 * 32 + NORMS + MLP),
