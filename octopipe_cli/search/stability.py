@@ -24,9 +24,10 @@ MOST_STARTS: Final = 2
 MOST_STEPS: Final = 24
 #: How many runs are tried at once, the longest first.
 MOST_TRIALS: Final = 8
-#: Annealing runs from the old plan.
-RUNS: Final = 4
-HEAT: Final = 0.002
+#: Annealing runs from the old plan, how much more than a look at a batch each may spend, and how warm they begin.
+RUNS: Final = 8
+RUN_WORK: Final = 2
+HEAT: Final = 0.0005
 
 
 def limit_ns(best_ns: int, percent: float) -> int:
@@ -42,7 +43,7 @@ class Steadier:
     limit
         The largest value, in ns of the objective, that a plan may have.
     work
-        What one look at a batch of plans, or the annealing, may spend (about: actions scheduled).
+        What one look at a batch of plans may spend (about: actions scheduled).
     interchangeable
         Whether ranks are alike, so that their numbers may be swapped to those of the old plan.
     """
@@ -64,7 +65,7 @@ class Steadier:
         begun = self.tuner.first_look([self.warm.assignment], [self.warm.fused], self.work)
         if begun[0].value > self.limit:
             begun = [entry for entry in begun if entry.value < NEVER]
-            begun = self.tuner.round(begun, RUNS, self.work * RUNS, HEAT, self.limit)
+            begun = self.tuner.round(begun, RUNS, self.work * RUN_WORK * RUNS, HEAT, self.limit)
         within = sorted((entry for entry in (*found, *begun) if entry.value <= self.limit), key=self.steadiness)
         within += [self._put_back(entry) for entry in within[:MOST_STARTS]]
         return sorted(within, key=self.steadiness)
