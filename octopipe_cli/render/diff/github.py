@@ -23,11 +23,14 @@ _LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "notice")
 
 
 class _Annotation(NamedTuple):
+    """A message at a JSON path of a file; its text is None where there is none to find the line in."""
+
     level: Level
     file: str
-    line: int
     title: str
     message: str
+    text: str | None = None
+    path: str = "$"
 
 
 class GithubFormat(DiffFormat):
@@ -56,13 +59,13 @@ class GithubFormat(DiffFormat):
             if len(alike) > MOST:
                 rest = len(alike) - MOST + 1
                 message = f"{rest} more: `octopipe diff` lists them all"
-                alike = [*alike[: MOST - 1], alike[MOST - 1]._replace(line=1, title="octopipe", message=message)]
+                alike = [*alike[: MOST - 1], alike[MOST - 1]._replace(title="octopipe", message=message, text=None)]
             lines += map(_command, alike)
         return "".join(f"{line}\n" for line in lines)
 
     def _headline(self, report: PlanDiff) -> _Annotation:
         message = f"{verdict(report)}; {summary(report)}"
-        return _Annotation("notice", self._file(name_of(report)), 1, "octopipe diff", message)
+        return _Annotation("notice", self._file(name_of(report)), "octopipe diff", message)
 
     def _annotations(self, report: PlanDiff) -> Iterator[_Annotation]:
         name = name_of(report)
@@ -70,8 +73,8 @@ class GithubFormat(DiffFormat):
         for group in groups(report):
             level: Level = "error" if group.fails else "warning" if group.effect == "regression" else "notice"
             for change in group.changes:
-                line = 1 if text is None else line_of(text, change.path)
-                yield _Annotation(level, self._file(name), line, f"octopipe {change.id}", _message(change))
+                title, message = f"octopipe {change.id}", _message(change)
+                yield _Annotation(level, self._file(name), title, message, text, change.path)
 
     def _file(self, name: str) -> str:
         """Return a file as GitHub names it; git names those of a revision (``main:plans/a.json``) from the root too."""
@@ -82,7 +85,8 @@ class GithubFormat(DiffFormat):
 
 
 def _command(annotation: _Annotation) -> str:
-    properties = [("file", annotation.file), ("line", str(annotation.line)), ("title", annotation.title)]
+    line = 1 if annotation.text is None else line_of(annotation.text, annotation.path)
+    properties = [("file", annotation.file), ("line", str(line)), ("title", annotation.title)]
     written = ",".join(f"{name}={_escaped(text, ':,')}" for name, text in properties)
     return f"::{annotation.level} {written}::{_escaped(annotation.message)}"
 

@@ -6,10 +6,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from octopipe_cli import replay
 from octopipe_cli.diff.change import PlanDiff
-from octopipe_cli.plan import Plan, write_orders
+from octopipe_cli.pipeline import Pipeline
+from octopipe_cli.plan import Orders, Plan, write_orders
 from octopipe_cli.render.console import make_console
 from octopipe_cli.render.diff.text import TextFormat
+from octopipe_cli.simulate import Timeline, simulate
 from tests.render.diff.reports import added, before, every, hostile, regression, removed, solo, unchanged
 
 Golden = Callable[[str, str], None]
@@ -124,3 +127,15 @@ def test_names_do_no_harm() -> None:
 
 def test_nothing_to_compare() -> None:
     assert written([]) == "no plan differs\n"
+
+
+def test_a_comparison_and_its_chart_replay_each_plan_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed = []
+
+    def counted(pipeline: Pipeline, orders: Orders) -> Timeline:
+        replayed.append(pipeline)
+        return simulate(pipeline, orders)
+
+    monkeypatch.setattr(replay, "simulate", counted)
+    assert bars(written([regression()]))
+    assert len(replayed) == 2
