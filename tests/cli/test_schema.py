@@ -48,7 +48,7 @@ def is_read(document: dict[str, Any], record: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kind", RECORDS)
+@pytest.mark.parametrize("kind", [*RECORDS, "diff"])
 def test_a_schema_is_one(octopipe: Octopipe, kind: str) -> None:
     result = octopipe("schema", kind)
     assert (result.code, result.err) == (0, "")
