@@ -74,6 +74,13 @@ def check_cut(architecture: Architecture, setting: Setting) -> None:
 
     Fewer heads of keys and values than devices are copied (Megatron-LM's rule): then they must divide the devices.
     """
+    blocks = [block for layer in architecture.kinds.values() for block in walk(layer.blocks)]
+    if setting.expert_parallel > 1 and not any(isinstance(block, Moe) for block in blocks):
+        raise InputError(
+            f"{show(architecture.name)} has no experts to spread",
+            found=f"expert parallel {setting.expert_parallel}",
+            remedy="leave --expert-parallel out; --data-parallel counts replicas",
+        )
     for kind, layer in architecture.kinds.items():
         for block in walk(layer.blocks):
             for what, count, degree, name in _cuts(block, setting):
@@ -81,7 +88,7 @@ def check_cut(architecture: Architecture, setting: Setting) -> None:
                     raise InputError(
                         f"the {what} of layer kind {show(kind)} cannot be cut evenly",
                         found=f"{count} {what}, {name} parallel {degree}",
-                        expected=f"a {name}-parallel degree that divides {count}",
+                        expected=f"a degree of {name} parallelism that divides {count}",
                     )
 
 

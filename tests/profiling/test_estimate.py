@@ -139,6 +139,18 @@ def test_heads_of_keys_and_of_delta_nets_are_cut_evenly_too(block: Block, degree
         profile(Setting(96, 2, tensor_parallel=degree), architecture)
 
 
+def test_experts_are_not_spread_where_there_are_none() -> None:
+    dense = (
+        Layer("embedding", (Embedding(96, 64),), "embedding"),
+        Layer("layer", (Mlp(64, 96),)),
+        Layer("head", (Head(96, 64),), "head"),
+    )
+    with pytest.raises(InputError, match="no experts to spread"):
+        profile(
+            Setting(96, 2, expert_parallel=2, data_parallel=2), Architecture("d", "made up", 64, 96, "layer", dense)
+        )
+
+
 def test_a_hardware_without_fp8_is_an_error() -> None:
     with pytest.raises(InputError, match="a100-80gb has no peak rate for fp8"):
         estimate(model(), load_hardware("a100-80gb"), Setting(128, 2, dtype="fp8"), {})

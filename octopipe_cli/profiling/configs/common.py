@@ -17,6 +17,9 @@ QkNorm = Literal["none", "head", "width", "heads", "plain"]
 #: For every layer the window it has, None for full attention.
 Windows = Callable[[Fields, int], "list[int | None]"]
 
+#: More MTP depths, layers in one, or residual streams than any model has.
+MAX_DEPTHS: Final = 64
+
 LAYER_TYPES: Final = ("full_attention", "sliding_attention")
 
 #: Families whose class has a number of its own for ``num_key_value_heads``: missing, it can't mean as many as heads.
@@ -90,14 +93,27 @@ def hidden_size(fields: Fields) -> int:
     return fields.whole("hidden_size", "n_embd", "d_model", "model_dim")
 
 
-def num_layers(fields: Fields) -> int:
-    """Return how many decoder layers the config counts."""
-    keys = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers")
+def num_layers(fields: Fields, *first: str) -> int:
+    """Return how many decoder layers the config counts, under the usual keys or one that comes `first`."""
+    keys = (*first, "num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers")
     count = fields.whole(*keys)
     if too_many(count):
         key = next(key for key in keys if fields.has(key))
         fields.fail(key, "too many layers", "at most 4995")
     return count
+
+
+def num_depths(fields: Fields, *keys: str) -> int:
+    """Return how many MTP depths the config counts, 0 where no key is there."""
+    return fields.whole(*keys, default=0, least=0, most=MAX_DEPTHS)
+
+
+def layers_at(fields: Fields, key: str, count: int) -> list[bool]:
+    """Return which layers a list of indices names; one behind the last layer is an error."""
+    indices = fields.wholes(key)
+    if any(index >= count for index in indices):
+        fields.fail(key, "an index behind the last layer", f"0 to {count - 1}")
+    return [layer in indices for layer in range(count)]
 
 
 def is_tied(fields: Fields, default: bool) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from octopipe_cli.errors import InputError
-from octopipe_cli.formats import Document, did_you_mean, digest, parse_json, read_text, show, shown_file
-from octopipe_cli.profiling.architecture import Architecture, Granularity
+from octopipe_cli.formats import Document, did_you_mean, digest, parse_json, path_of, read_text, show, shown_file
+from octopipe_cli.profiling.architecture import Architecture, Granularity, walk
+from octopipe_cli.profiling.blocks import Moe
 from octopipe_cli.profiling.configs import dense, experts, gemma3n, hybrid, irregular, latent, linear, moe, older
 from octopipe_cli.profiling.configs.assembly import Model, assemble
 from octopipe_cli.profiling.configs.fields import Fields
@@ -169,7 +170,17 @@ def architecture_of(config: Config, granularity: Granularity = "layer") -> Archi
         Where the family is not known, or a field that it needs is missing, wrong, or says something not known.
     """
     fields = _text_fields(config.document, config.file)
-    return assemble(READERS[fields.family](fields), config.name, fields.family, granularity)
+    architecture = assemble(READERS[fields.family](fields), config.name, fields.family, granularity)
+    for layer in architecture.kinds.values():
+        for block in walk(layer.blocks):
+            if isinstance(block, Moe) and block.active > block.experts + block.zero_experts:
+                raise InputError(
+                    "a token cannot meet more experts than there are",
+                    file=config.file,
+                    path=path_of(fields.place),
+                    found=f"{block.active} for each token, {block.experts} experts",
+                )
+    return architecture
 
 
 def _text_fields(document: Mapping[str, Any], file: str) -> Fields:

@@ -66,14 +66,14 @@ class Fields:
     def _find(self, keys: Sequence[str]) -> str | None:
         return next((key for key in keys if self.values.get(key) is not None), None)
 
-    def whole(self, *keys: str, default: int | None = None, least: int = 1) -> int:
+    def whole(self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
         """Return the whole number at the first of the keys that is there, else the default; without one it must be."""
         key = self._find(keys)
         if key is None:
             return self.missing(keys) if default is None else default
         value = self.values[key]
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-            self.fail(key, "not a whole number in range", f"{least} to {LARGEST}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self.fail(key, "not a whole number in range", f"{least} to {most}")
         return value
 
     def optional(self, *keys: str, least: int = 1) -> int | None:

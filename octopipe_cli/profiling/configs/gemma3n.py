@@ -9,6 +9,7 @@ from typing import Final
 from octopipe_cli.profiling.blocks import Block, Embedding, Linear, Mlp, Norm
 from octopipe_cli.profiling.configs.assembly import Model
 from octopipe_cli.profiling.configs.common import (
+    MAX_DEPTHS,
     Style,
     attention,
     branch,
@@ -28,7 +29,7 @@ def _gemma3n(fields: Fields) -> Model:
     count, hidden = num_layers(fields), hidden_size(fields)
     style = Style(tied=True, sandwich="both", qk_norm="head", head_dim=256)
     fields.refuse("attention_bias", (False,), "biases in its attention")
-    streams, rank = fields.whole("altup_num_inputs"), fields.whole("laurel_rank")
+    streams, rank = fields.whole("altup_num_inputs", most=MAX_DEPTHS), fields.whole("laurel_rank")
     inputs = fields.whole("hidden_size_per_layer_input")
     reused = fields.whole("num_kv_shared_layers", least=0)
     if isinstance(fields.values.get("intermediate_size"), list):

@@ -25,7 +25,9 @@ from octopipe_cli.profiling.configs.common import (
     branch,
     decoder,
     hidden_size,
+    layers_at,
     mlp,
+    num_depths,
     num_layers,
 )
 from octopipe_cli.profiling.configs.fields import Fields
@@ -93,6 +95,8 @@ def _jamba(fields: Fields) -> Model:
 
 def _period(fields: Fields, what: str, count: int) -> list[bool]:
     period, offset = fields.whole(f"{what}_period"), fields.whole(f"{what}_offset", least=0)
+    if offset >= period:
+        fields.fail(f"{what}_offset", "not an offset within the period", f"0 to {period - 1}")
     return [layer % period == offset for layer in range(count)]
 
 
@@ -106,10 +110,7 @@ def _bamba(fields: Fields) -> Model:
         names = ("full_attention", "attention", "linear_attention", "mamba")
         at = [kind.endswith("n") and "linear" not in kind for kind in _kinds(fields, names, count)]
     else:
-        indices = fields.wholes("attn_layer_indices")
-        if any(index >= count for index in indices):
-            fields.fail("attn_layer_indices", "an index behind the last layer", f"0 to {count - 1}")
-        at = [layer in indices for layer in range(count)]
+        at = layers_at(fields, "attn_layer_indices", count)
     heads = branch("attention", style, hidden, attention(fields, style))
     scan = branch("mamba", style, hidden, mamba2(fields))
     ffn = branch("mlp", style, hidden, mlp(fields, style))
@@ -243,7 +244,7 @@ def _nemotron_h(fields: Fields) -> Model:
     counted = fields.optional("num_hidden_layers")
     if not kinds or (counted is not None and counted != len(kinds)) or too_many(len(kinds)):
         fields.fail("num_hidden_layers", f"the pattern has {len(kinds)} layers", "as many as the pattern, 1 to 4995")
-    depths = fields.whole("num_nextn_predict_layers", default=0, least=0)
+    depths = num_depths(fields, "num_nextn_predict_layers")
     mtp_kinds: list[str] = []
     if depths:
         mtp_kinds = _nemotron_kinds(fields, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
@@ -274,8 +275,7 @@ def _zamba2(fields: Fields) -> Model:
     if fields.has("layers_block_type", "layer_types"):
         hybrid = [kind == "hybrid" for kind in _kinds(fields, ("mamba", "hybrid", "linear_attention"), count)]
     else:
-        indices = fields.wholes("hybrid_layer_ids")
-        hybrid = [layer in indices for layer in range(count)]
+        hybrid = layers_at(fields, "hybrid_layer_ids", count)
     shared = (Norm(2 * hidden), core, Norm(hidden), ffn)
     own: tuple[Block, ...] = (Linear(hidden, rank), Linear(rank, 2 * width), Linear(hidden, hidden))
     if fields.flag("use_shared_attention_adapter", default=False):

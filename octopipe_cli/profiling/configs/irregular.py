@@ -18,6 +18,7 @@ from octopipe_cli.profiling.configs.common import (
     dense,
     hidden_size,
     mlp,
+    num_depths,
     num_layers,
 )
 from octopipe_cli.profiling.configs.dense import QWEN2
@@ -30,7 +31,7 @@ PLAIN: Final = Style()
 def _mimo(fields: Fields) -> Model:
     """Return MiMo 7B: Qwen 2's layer, MTP depths of the same."""
     model = dense(fields, replace(QWEN2, qkv_bias=("attention_bias", True)))
-    depths = fields.whole("num_nextn_predict_layers", default=0, least=0)
+    depths = num_depths(fields, "num_nextn_predict_layers")
     return replace(model, mtp=mtp_depths(model.hidden, depths, PLAIN, _blocks(model)))
 
 
@@ -76,7 +77,7 @@ def _mimo_v2(fields: Fields) -> Model:
         False: branch("mlp", PLAIN, hidden, mlp(fields, PLAIN)),
     }
     layers = [(mixers[a], feeds[b]) for a, b in zip(sliding, sparse, strict=True)]
-    depths = fields.whole("num_nextn_predict_layers", default=0, least=0)
+    depths = num_depths(fields, "num_nextn_predict_layers")
     mtp = mtp_depths(hidden, depths, PLAIN, (*mixers[True].blocks, *feeds[False].blocks))
     return decoder(fields, PLAIN, layers, mtp=mtp)
 
@@ -84,7 +85,7 @@ def _mimo_v2(fields: Fields) -> Model:
 def _step(fields: Fields) -> Model:
     """Return Step 3.5 and 3.7 Flash: gates and norms a head, more heads in sliding layers, experts, MTP depths."""
     count, hidden = num_layers(fields), hidden_size(fields)
-    depths = fields.whole("num_nextn_predict_layers", "num_mtp_layers", default=0, least=0)
+    depths = num_depths(fields, "num_nextn_predict_layers", "num_mtp_layers")
     kinds = fields.named("layer_types", choices=LAYER_TYPES)
     if len(kinds) not in (count, count + depths):
         fields.fail("layer_types", "the list has another length than the model has layers", f"{count} layers")

@@ -10,7 +10,7 @@ from typing import Final
 from octopipe_cli.profiling.blocks import Block, Indexer, LatentAttention, Linear, Moe, Norm, Parallel
 from octopipe_cli.profiling.compressed import CompressedAttention, HyperConnection
 from octopipe_cli.profiling.configs.assembly import Model, Part
-from octopipe_cli.profiling.configs.common import Style, branch, decoder, hidden_size, mlp, num_layers
+from octopipe_cli.profiling.configs.common import Style, branch, decoder, hidden_size, mlp, num_depths, num_layers
 from octopipe_cli.profiling.configs.fields import Fields
 from octopipe_cli.profiling.configs.moe import after_dense, deepseek_moe, nextn
 
@@ -109,7 +109,7 @@ def _longcat(fields: Fields) -> Model:
     )
     both = replace(branch("mlp_moe", style, hidden, Parallel((dense, moe))), extra=1)
     layer = (heads, both, replace(heads, extra=1), ffn)
-    return decoder(fields, style, [layer] * fields.whole("num_layers", "num_hidden_layers"))
+    return decoder(fields, style, [layer] * num_layers(fields, "num_layers"))
 
 
 def _deepseek_4(fields: Fields) -> Model:
@@ -119,7 +119,7 @@ def _deepseek_4(fields: Fields) -> Model:
     so they have no correction bias. ``compress_ratios`` goes on over the MTP depths.
     """
     count, hidden = num_layers(fields), hidden_size(fields)
-    depths = fields.whole("num_nextn_predict_layers", default=0, least=0)
+    depths = num_depths(fields, "num_nextn_predict_layers")
     ratios = fields.wholes("compress_ratios")
     if len(ratios) not in (count, count + depths) or set(ratios) - {0, 4, 128}:
         fields.fail("compress_ratios", "not the ratios of the model's layers", f"{count} of 0, 4 or 128")

@@ -26,7 +26,9 @@ from octopipe_cli.profiling.configs.common import (
     branch,
     decoder,
     hidden_size,
+    layers_at,
     mlp,
+    num_depths,
     num_layers,
 )
 from octopipe_cli.profiling.configs.fields import Fields
@@ -77,7 +79,7 @@ def _qwen_next(fields: Fields, experts: bool) -> Model:
         (heads if is_full else delta, feeds[is_sparse])
         for is_full, is_sparse in zip(_full(fields, count), sparse, strict=True)
     ]
-    depths = fields.whole("mtp_num_hidden_layers", "num_nextn_predict_layers", default=0, least=0)
+    depths = num_depths(fields, "mtp_num_hidden_layers", "num_nextn_predict_layers")
     if depths:
         fields.refuse("mtp_use_dedicated_embeddings", (False,), "embeddings of the MTP's own")
     one = Norm(hidden)
@@ -178,8 +180,7 @@ def _lfm2(fields: Fields) -> Model:
         kinds = fields.named("layer_types", choices=("full_attention", "conv"), length=count)
         full = [kind == "full_attention" for kind in kinds]
     else:
-        indices = fields.wholes("full_attn_idxs")
-        full = [layer in indices for layer in range(count)]
+        full = layers_at(fields, "full_attn_idxs", count)
     conv = ShortConvolution(hidden, fields.whole("conv_L_cache", default=3), fields.flag("conv_bias", default=False))
     mixers = {
         True: branch("attention", style, hidden, attention(fields, style)),

@@ -10,6 +10,7 @@ from typing import Final
 from octopipe_cli.profiling.blocks import Block, Linear, Moe, Norm, Parallel
 from octopipe_cli.profiling.configs.assembly import Model, Part
 from octopipe_cli.profiling.configs.common import (
+    MAX_DEPTHS,
     Style,
     Windows,
     all_sliding,
@@ -18,8 +19,10 @@ from octopipe_cli.profiling.configs.common import (
     decoder,
     every_nth_full,
     hidden_size,
+    layers_at,
     mlp,
     norm,
+    num_depths,
     num_layers,
     windows_by_type,
 )
@@ -100,7 +103,7 @@ def deepseek_moe(fields: Fields, correction: bool = True, tells_shared: bool = T
 
 def nextn(fields: Fields, *block: Block, kind: Style | None = None) -> list[tuple[Block, ...]]:
     """Return the MTP depths of DeepSeek's kind: norms of hidden state and embedding, a projection, a layer, a norm."""
-    depths = fields.whole("num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules", default=0, least=0)
+    depths = num_depths(fields, "num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules")
     return mtp_depths(hidden_size(fields), depths, kind or Style(), block)
 
 
@@ -138,8 +141,8 @@ def _minimax_m2(fields: Fields) -> Model:
         correction_bias=fields.flag("use_routing_bias", default=True),
     )
     model = experts_model(fields, style, [True] * num_layers(fields), moe)
-    depths = fields.whole("num_mtp_modules", default=0, least=0) if fields.flag("use_mtp", default=True) else 0
-    per_depth = fields.whole("mtp_transformer_layers", default=1)
+    depths = num_depths(fields, "num_mtp_modules") if fields.flag("use_mtp", default=True) else 0
+    per_depth = fields.whole("mtp_transformer_layers", default=1, most=MAX_DEPTHS)
     layer = [block for part in model.decoder[-1] for block in part.blocks] * per_depth
     return replace(model, mtp=mtp_depths(model.hidden, depths, style, layer))
 
@@ -208,8 +211,7 @@ def _llama4(fields: Fields) -> Model:
     width = fields.whole("intermediate_size")
     every = fields.whole("interleave_moe_layer_step")
     if fields.has("moe_layers"):
-        routed = fields.wholes("moe_layers")
-        sparse = [layer in routed for layer in range(count)]
+        sparse = layers_at(fields, "moe_layers", count)
     else:
         sparse = [(layer + 1) % every == 0 for layer in range(count)]
     moe = Moe(
