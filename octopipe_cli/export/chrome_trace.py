@@ -30,15 +30,19 @@ Event = dict[str, Any]
 
 def export(plan: Loaded[Plan], options: Options) -> str:
     """Return the plan's timeline as a trace: a process a rank, a slice an action, an arrow a transfer."""
-    timeline = replay(plan.value, plan.file)
-    events = [*_slices(plan.value, timeline), *_arrows(plan.value, timeline), *_memory(timeline)]
+    return trace_of(plan.value, replay(plan.value, plan.file))
+
+
+def trace_of(plan: Plan, timeline: Timeline) -> str:
+    """Return a timeline of a plan's orders, predicted or measured, as a trace."""
+    events = [*_slices(plan, timeline), *_arrows(plan, timeline), *_memory(timeline)]
     events.sort(key=lambda pair: (pair[0], PHASES[pair[1]["ph"]]))
     encode = msgspec.json.Encoder().encode
-    lines = [encode(event).decode() for event in (*_names(plan.value, timeline), *(event for _, event in events))]
+    lines = [encode(event).decode() for event in (*_names(plan, timeline), *(event for _, event in events))]
     about = {
-        "created_by": plan.value.created_by,
-        "profile": visible(plan.value.inputs.profile.name),
-        "cluster": visible(plan.value.inputs.cluster.name),
+        "created_by": plan.created_by,
+        "profile": visible(plan.inputs.profile.name),
+        "cluster": visible(plan.inputs.cluster.name),
         "step_time_us": _microseconds(timeline.step_time_ns),
     }
     head = f'{{"displayTimeUnit": "ms", "otherData": {encode(about).decode()}, "traceEvents": [\n'

@@ -19,7 +19,7 @@ from octopipe_cli.profiling.architecture import Architecture
 from octopipe_cli.profiling.measure_kernels import fuse
 
 #: Torch's names of number formats.
-DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
 #: Families that transformers has under another name.
 SAME_AS = {"kimi_k2": "deepseek_v3"}
 #: Keys that say how a checkpoint is stored or loaded, not what the model is.
@@ -38,7 +38,7 @@ class Piece:
     module
         What has its weights.
     run
-        From its input to its output, or to the loss.
+        From its input to its output, or to the loss; the head also takes labels, and has some of its own.
     make_input
         A fresh input: a leaf that takes a gradient, but for the embedding.
     shared
@@ -48,7 +48,7 @@ class Piece:
     kind: str
     role: str
     module: Any
-    run: Callable[[Any], Any]
+    run: Callable[..., Any]
     make_input: Callable[[], Any]
     shared: list[Any] = field(default_factory=list)
 
@@ -58,41 +58,85 @@ class Piece:
         return [weight for weight in self.module.parameters() if weight.requires_grad]
 
 
-def pieces_of(
-    document: Document, architecture: Architecture, *, device: str, dtype: str, batch: int, length: int, fused: bool
-) -> Iterator[Piece]:
-    """Yield the pieces of a model, one a kind, in the order of the architecture; MTP depths are left out.
+class Layers:
+    """The layers of a model, each with memory and weights from when it is asked for; MTP depths are left out.
 
-    Each has memory only until the next one is asked for.
+    Parameters
+    ----------
+    document, architecture
+        The config and what was read from it.
+    dtype
+        One of `DTYPES`.
+    batch, length
+        Sequences and positions of the input.
+    fused
+        Whether norms and gated activations keep what training kernels keep.
 
     Raises
     ------
     InputError
         Where transformers does not know the model, or builds another than the config's description.
     """
-    import torch
 
-    model = _meta_model(document, architecture, dtype)
-    decoder = [layer for layer in architecture.layers if layer.role == "decoder"]
-    base, layers = _layer_list(model, len(decoder), architecture)
-    first = {layer.kind: index for index, layer in reversed(list(enumerate(decoder)))}
-    ids = torch.randint(0, architecture.vocabulary, (batch, length), device=device)
-    for part in _outside(model, layers):
-        _materialise(model, part, device, recurse=False)
-    calls = _captured_calls(model, base, layers, ids)
-    for kind, layer in architecture.kinds.items():
+    def __init__(
+        self,
+        document: Document,
+        architecture: Architecture,
+        *,
+        device: str,
+        dtype: str,
+        batch: int,
+        length: int,
+        fused: bool,
+    ) -> None:
+        import torch
+
+        self.device, self.fused = device, fused
+        self.model = _meta_model(document, architecture, dtype)
+        decoder = [index for index, layer in enumerate(architecture.layers) if layer.role == "decoder"]
+        self.architecture = architecture
+        self.place = {index: place for place, index in enumerate(decoder)}
+        base, self.layers = _layer_list(self.model, len(decoder), architecture)
+        self.ids = torch.randint(0, architecture.vocabulary, (batch, length), device=device)
+        for part in _outside(self.model, self.layers):
+            _materialise(self.model, part, device, recurse=False)
+        self.calls = _captured_calls(self.model, base, self.layers, self.ids)
+
+    def hidden(self) -> Any:
+        """Return hidden states as a decoder layer gets them."""
+        return _hidden(*self.calls.layers[0])
+
+    def piece(self, index: int, seed: int = 0) -> Piece:
+        """Return a layer of the architecture, by its index; a decoder layer's weights are drawn with the seed."""
+        layer = self.architecture.layers[index]
         if layer.role == "embedding":
-            embedding = model.get_input_embeddings()
-            yield Piece(kind, layer.role, embedding, embedding, lambda: ids)
-        elif layer.role == "head":
-            yield _head(model, calls, kind, ids, fused)
-        elif layer.role == "decoder":
-            module = layers[first[kind]]
-            _materialise(model, module, device)
-            if fused:
-                fuse(module)
-            yield _decoder(module, calls.layers[first[kind]], kind, layer.role)
-            module.to("meta")
+            embedding = self.model.get_input_embeddings()
+            return Piece(layer.kind, layer.role, embedding, embedding, lambda: self.ids)
+        if layer.role == "head":
+            return _head(self.model, self.calls, layer.kind, self.ids, self.fused)
+        place = self.place[index]
+        module = self.layers[place]
+        _materialise(self.model, module, self.device, seed=seed)
+        if self.fused:
+            fuse(module)
+        return _decoder(module, self.calls.layers[place], layer.kind, layer.role)
+
+
+def pieces_of(
+    document: Document, architecture: Architecture, *, device: str, dtype: str, batch: int, length: int, fused: bool
+) -> Iterator[Piece]:
+    """Yield the pieces of a model, one a kind, in the order of the architecture; MTP depths are left out.
+
+    Each has memory only until the next one is asked for. Raises what `Layers` does.
+    """
+    layers = Layers(document, architecture, device=device, dtype=dtype, batch=batch, length=length, fused=fused)
+    first = {layer.kind: index for index, layer in reversed(list(enumerate(architecture.layers)))}
+    for kind, layer in architecture.kinds.items():
+        if layer.role != "mtp":
+            piece = layers.piece(first[kind])
+            yield piece
+            if layer.role == "decoder":
+                piece.module.to("meta")
 
 
 def _meta_model(document: Document, architecture: Architecture, dtype: str) -> Any:
@@ -164,11 +208,11 @@ def _own_tensors(part: Any, recurse: bool) -> list[Any]:
     return [*part.parameters(recurse=recurse), *part.buffers(recurse=recurse)]
 
 
-def _materialise(model: Any, module: Any, device: str, recurse: bool = True) -> None:
+def _materialise(model: Any, module: Any, device: str, recurse: bool = True, seed: int = 0) -> None:
     """Give a module memory and random weights, as the model's class draws them."""
     import torch
 
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     module.to_empty(device=device, recurse=recurse)
     with torch.no_grad():
         for tensor in _own_tensors(module, recurse):  # what the class leaves as it is must be a number too
@@ -286,10 +330,10 @@ def _head(model: Any, calls: _Calls, kind: str, ids: Any, fused: bool) -> Piece:
             hidden = part(hidden)
         return type(output)(**{**output, "last_hidden_state": hidden})
 
-    def run(hidden: Any) -> Any:
+    def run(hidden: Any, labels: Any = ids) -> Any:
         calls.base.forward = base
         try:
-            return model(inputs_embeds=hidden, labels=ids, use_cache=False).loss
+            return model(inputs_embeds=hidden, labels=labels, use_cache=False).loss
         finally:
             del calls.base.forward
 
