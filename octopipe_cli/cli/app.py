@@ -19,7 +19,7 @@ from octopipe_cli.cli.megatron import import_megatron
 from octopipe_cli.cli.merge import merge_profiles
 from octopipe_cli.cli.plan import plan
 from octopipe_cli.cli.profile import import_simpipe, show_profile
-from octopipe_cli.cli.run import run
+from octopipe_cli.cli.run_plan import run
 from octopipe_cli.cli.schema import schema
 from octopipe_cli.cli.show import show
 from octopipe_cli.cli.trace import import_trace

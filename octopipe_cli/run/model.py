@@ -161,7 +161,8 @@ class ModelWorkload:
         self.start(self.device, lambda: None)
         module = self._module(range(len(self.architecture.layers)))
         total = 0.0
-        for self.microbatch in range(count):
+        for microbatch in range(count):
+            self.microbatch = microbatch
             loss = module(self._labels())
             (loss / count).backward()
             total += float(loss)

@@ -23,6 +23,7 @@ COMMANDS = {
     "verify": ("verify",),
     "diff": ("diff",),
     "export": ("export",),
+    "run": ("run",),
     "layout": ("layout",),
     "layout-check": ("layout", "check"),
     "schema": ("schema",),

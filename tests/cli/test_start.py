@@ -40,6 +40,7 @@ def loaded(*arguments: str) -> set[str]:
         ("show", str(documents.PLAN)),
         VERIFY,
         ("export", str(documents.PLAN), "--to", "deepspeed"),
+        ("run", "--help"),
         ("layout", "check", "Et|tL", "--ranks", "2", "--layers", "2"),
         ("diff", str(documents.PLAN), str(documents.PLAN)),
         ("diff", str(documents.PLAN), str(documents.PLAN), "--format", "json"),

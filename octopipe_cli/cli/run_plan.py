@@ -1,4 +1,4 @@
-"""``octopipe run``: a plan executed by PyTorch's pipelining runtime."""
+"""``octopipe run``: a plan executed by PyTorch's pipelining runtime. (`octopipe_cli.cli.run` is the command line.)"""
 
 from __future__ import annotations
 
