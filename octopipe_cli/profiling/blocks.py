@@ -489,7 +489,10 @@ class Embedding(Dense):
 
 @dataclass(frozen=True)
 class Head(Dense):
-    """The output projection and the loss, for `predictions` positions a token (1 + MTP depths)."""
+    """The output projection and the loss, for `predictions` positions a token (1 + MTP depths).
+
+    `soft_capped` says whether logits go through a scaled tanh (Gemma 2, 2408.00118).
+    """
 
     vocabulary: int
     hidden: int
@@ -497,6 +500,7 @@ class Head(Dense):
     bias: bool = False
     predictions: int = 1
     width: int | None = None
+    soft_capped: bool = False
 
     @property
     def parameters(self) -> int:

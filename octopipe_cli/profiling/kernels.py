@@ -26,12 +26,20 @@ def norm(setting: Setting, width: int, name: str = "norm", rows: int | None = No
 
 
 def elementwise(
-    name: str, read: int, written: int, back: int, kept: int = 0, kernels: int = 1, back_kernels: int | None = None
+    name: str,
+    read: int,
+    written: int,
+    back: int,
+    kept: int = 0,
+    kernels: int = 1,
+    back_kernels: int | None = None,
+    freed: int = 0,
 ) -> Operation:
     """Return an elementwise operation that reads and writes so many bytes forward and moves `back` bytes backward."""
     after = kernels if back_kernels is None else back_kernels
     backward = (moving("memory", back, after),) if back else ()
-    return Operation(name, (moving("memory", read + written, kernels),), backward, kept_bytes=kept)
+    forward = (moving("memory", read + written, kernels),)
+    return Operation(name, forward, backward, kept_bytes=kept, freed_bytes=freed)
 
 
 def residual(setting: Setting, width: int) -> Operation:

@@ -209,6 +209,10 @@ def head(block: Head, setting: Setting) -> list[Operation]:
     tokens, degree = setting.tokens * block.predictions, setting.tensor_parallel
     width = block.hidden if block.width is None else block.width
     logits = tokens * -(-block.vocabulary // degree)
+    # scaled, tanh, scaled back: its result is kept; backward multiply, tanh's, scale
+    capping = elementwise(
+        "soft cap", 6 * logits, 6 * logits, 14 * logits, kept=ELEMENT * logits, kernels=3, freed=ELEMENT * logits
+    )
     narrowing = [] if width == block.hidden else [projection(setting, "narrowing", block.hidden, width)]
     reduced = (Exchange("all_reduce", 4 * tokens, degree),) if degree > 1 else ()
     loss = Operation(
@@ -224,6 +228,7 @@ def head(block: Head, setting: Setting) -> list[Operation]:
         projection(
             setting, "logits", width, block.vocabulary, cut="column", rows=tokens, bias=block.bias, vocabulary=True
         ),
+        *([capping] if block.soft_capped else []),
         loss,
     ]
 

@@ -103,6 +103,15 @@ def test_bytes_kept_are_those_of_the_cost_model(tmp_path: Path, config: dict[str
         assert kind.weight_activation_bytes == pytest.approx(wanted[name][1], rel=0.05), name
 
 
+@pytest.mark.parametrize("cap", [20.0, None])
+def test_a_soft_capped_head_keeps_one_more_tensor_of_logits(tmp_path: Path, cap: float | None) -> None:
+    config = {**tiny_configs.GEMMA2, "final_logit_softcapping": cap}
+    head = profile_of(measured(tmp_path, config, dtype="bf16")).kinds["head"]
+    kept, for_weights = estimated(tmp_path, config)["head"]
+    assert head.activation_bytes == pytest.approx(kept, rel=0.05)
+    assert head.weight_activation_bytes == pytest.approx(for_weights, rel=0.05)
+
+
 def test_a_llama_layer_keeps_what_one_can_count(tmp_path: Path) -> None:
     kind = profile_of(measured(tmp_path, tiny_configs.LLAMA)).kinds["attention_mlp"]
     tokens, hidden, wide, heads = LENGTH * BATCH, 64, 176, 4

@@ -26,6 +26,7 @@ GEMMA = {
     "hidden_act": "gelu_pytorch_tanh",
     "tie_word_embeddings": True,
 }
+GEMMA2 = {**GEMMA, "model_type": "gemma2", "sliding_window": 64, "final_logit_softcapping": 20.0}
 DEEPSEEK = {
     **_COMMON,
     "model_type": "deepseek_v3",

@@ -43,8 +43,8 @@ class Model:
         For every decoder layer the tensors that cross the boundary behind it; one number for all.
     mtp
         For every MTP depth its blocks.
-    tied, head_bias, head_width
-        Of the output projection.
+    tied, head_bias, head_width, soft_capped
+        Of the output projection and its logits.
     """
 
     hidden: int
@@ -57,6 +57,7 @@ class Model:
     head_width: int | None = None
     mtp: Sequence[tuple[Block, ...]] = ()
     carried: int | Sequence[int] = 1
+    soft_capped: bool = False
 
 
 class _Names:
@@ -85,7 +86,15 @@ def assemble(model: Model, name: str, family: str, granularity: Granularity) -> 
     mtp = [len(layers) + depth for depth in range(len(model.mtp))]
     for depth, blocks in enumerate(model.mtp):
         layers.append(names.layer("mtp", blocks, "mtp", 2 + depth))
-    head = Head(model.vocabulary, model.hidden, model.tied, model.head_bias, 1 + len(model.mtp), model.head_width)
+    head = Head(
+        model.vocabulary,
+        model.hidden,
+        model.tied,
+        model.head_bias,
+        1 + len(model.mtp),
+        model.head_width,
+        model.soft_capped,
+    )
     layers.append(names.layer("head", (*model.final, head), "head", 1))
     sharing = [0, *mtp, *([len(layers) - 1] if model.tied else [])]
     tied = ([tuple(sharing)] if len(sharing) > 1 else []) + _shared_groups(layers)

@@ -71,6 +71,8 @@ class Style:
         Which layers see how far; by default what `windows_by_type` reads.
     sinks
         A learned logit a head in the softmax.
+    soft_cap
+        Whether logits are soft-capped where ``final_logit_softcapping`` is missing (null: not); None: never.
     """
 
     tied: bool = False
@@ -86,6 +88,7 @@ class Style:
     gated: bool = True
     windows: Windows | None = None
     sinks: bool = False
+    soft_cap: bool | None = None
 
 
 def hidden_size(fields: Fields) -> int:
@@ -229,7 +232,16 @@ def decoder(
         flag(fields, style.head_bias),
         mtp=mtp,
         carried=carried,
+        soft_capped=_soft_capped(fields, style),
     )
+
+
+def _soft_capped(fields: Fields, style: Style) -> bool:
+    """Return whether the logits are soft-capped: null says no, a missing key the class default."""
+    key = "final_logit_softcapping"
+    if style.soft_cap is None or key not in fields.values:
+        return bool(style.soft_cap)
+    return fields.has(key) and fields.number(key) > 0
 
 
 def dense(fields: Fields, style: Style) -> Model:

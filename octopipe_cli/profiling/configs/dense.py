@@ -113,7 +113,7 @@ def _cohere(fields: Fields, windows: bool) -> Model:
 
 def _gemma3(fields: Fields) -> Model:
     """Return Gemma 3, whose text config, where nested, leaves out what equals class defaults, as it was released."""
-    style = replace(GEMMA, sandwich="both", qk_norm="head", windows=_gemma3_windows)
+    style = replace(GEMMA, sandwich="both", qk_norm="head", windows=_gemma3_windows, soft_cap=False)
     if fields.outer is None:
         return dense(fields, style)
     told = {key: value for key, value in fields.values.items() if value is not None}
@@ -177,8 +177,8 @@ def _table() -> dict[str, Style]:
         "qwen3": QWEN3,
         "qwen3_vl_text": QWEN3,
         "gemma": GEMMA,
-        "gemma2": replace(GEMMA, sandwich="both", windows=every_nth_full(2)),
-        "vaultgemma": replace(GEMMA, windows=every_nth_full(2)),
+        "gemma2": replace(GEMMA, sandwich="both", soft_cap=True, windows=every_nth_full(2)),
+        "vaultgemma": replace(GEMMA, soft_cap=True, windows=every_nth_full(2)),
         "phi3": MISTRAL,
         "granite": LLAMA,
         "helium": replace(LLAMA, output_bias=False, head_dim=128),

@@ -27,7 +27,7 @@ def _gemma3n(fields: Fields) -> Model:
     All streams and the layers' own inputs cross a boundary.
     """
     count, hidden = num_layers(fields), hidden_size(fields)
-    style = Style(tied=True, sandwich="both", qk_norm="head", head_dim=256)
+    style = Style(tied=True, sandwich="both", qk_norm="head", head_dim=256, soft_cap=True)
     fields.refuse("attention_bias", (False,), "biases in its attention")
     streams, rank = fields.whole("altup_num_inputs", most=MAX_DEPTHS), fields.whole("laurel_rank")
     inputs = fields.whole("hidden_size_per_layer_input")

@@ -175,7 +175,9 @@ def _gemma4(fields: Fields) -> Model:
     """
     count, hidden = num_layers(fields), hidden_size(fields)
     bias = fields.flag("attention_bias", default=False)
-    style = Style(tied=True, sandwich="both", qkv_bias=bias, output_bias=bias, qk_norm="head", head_dim=256)
+    style = Style(
+        tied=True, sandwich="both", qkv_bias=bias, output_bias=bias, qk_norm="head", head_dim=256, soft_cap=False
+    )
     local = attention(fields, style)
     same = fields.flag("attention_k_eq_v", default=False)
     width = fields.whole("global_head_dim", default=512)

@@ -25,6 +25,18 @@ def kinds(architecture: Architecture) -> list[str]:
     return [layer.kind for layer in architecture.layers]
 
 
+def test_soft_capped_logits_by_key_and_by_class() -> None:
+    def capped(document: dict[str, Any]) -> bool:
+        head = built(document).layers[-1].blocks[-1]
+        assert isinstance(head, Head)
+        return head.soft_capped
+
+    assert [capped(SMALL[name]) for name in ("gemma2", "gemma3_text", "gemma3n")] == [True, False, True]
+    assert not capped({**SMALL["gemma2"], "final_logit_softcapping": None})
+    assert capped({**SMALL["gemma3_text"], "final_logit_softcapping": 30.0})
+    assert not capped({**SMALL["gemma"], "final_logit_softcapping": 30.0})  # its class knows no cap
+
+
 def test_class_defaults_of_head_widths_and_biases() -> None:
     for family in ("seed_oss", "ernie4_5", "llama4_text", "minimax_m2", "cwm"):
         document = {key: value for key, value in SMALL[family].items() if key != "head_dim"}
