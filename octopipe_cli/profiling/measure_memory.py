@@ -49,13 +49,16 @@ def kept_bytes(piece: Piece, split: bool) -> tuple[int, int, int]:
             gradient = [] if run.gradients is None else run.gradients
             return forward, _bytes([*alive(), *gradient], known), output
         weights = piece.parameters
+        behind = None
         if piece.role != "head":
             weights.append(torch.zeros(1, device=run.output.device, dtype=run.output.dtype, requires_grad=True))
+            behind = torch.autograd.graph.get_gradient_edge(weights[-1]).node
             run.output = run.output + weights[-1]
         outputs, gradients, inputs = [run.output], run.gradients, [run.input]
         _, groups = stage_backward_input(outputs, gradients, inputs, iter(weights))
         del run, outputs, gradients, inputs
-        branches = [grad for group in groups for grads in group.get("grads") or () for grad in grads or ()]
+        own = [group for group in groups if group["params"] != {behind}]  # that one's gradient is the next layer's
+        branches = [grad for group in own for grads in group.get("grads") or () for grad in grads or ()]
         return forward, _bytes([*alive(), *(grad for grad in branches if grad is not None)], known), output
 
 

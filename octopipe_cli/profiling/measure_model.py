@@ -16,6 +16,7 @@ from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Document
 from octopipe_cli.formats import show as quoted
 from octopipe_cli.profiling.architecture import Architecture
+from octopipe_cli.profiling.configs.families import text_fields
 from octopipe_cli.profiling.measure_kernels import fuse
 
 #: Torch's names of number formats.
@@ -24,7 +25,7 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "flo
 SAME_AS = {"kimi_k2": "deepseek_v3"}
 #: Keys that say how a checkpoint is stored or loaded, not what the model is.
 LOADING = ("auto_map", "quantization_config", "torch_dtype", "dtype", "_name_or_path", "architectures", "pad_token_id")
-NESTED = ("text_config", "llm_config", "language_config")
+TIE = "tie_word_embeddings"
 
 
 @dataclass(frozen=True)
@@ -168,12 +169,11 @@ def _meta_model(document: Document, architecture: Architecture, dtype: str) -> A
 
 
 def _text_values(document: Document) -> dict[str, Any]:
-    """Return the fields of the language model, without those about checkpoints."""
-    values = document
-    for key in NESTED:
-        inner = document.get(key)
-        if isinstance(inner, dict) and ("hidden_size" in inner or "num_hidden_layers" in inner):
-            values = inner
+    """Return the fields of the language model, the tie around it with them, without those about checkpoints."""
+    fields = text_fields(document, "config")
+    values = dict(fields.values)
+    if fields.outer is not None and not fields.has(TIE) and fields.outer.has(TIE):
+        values[TIE] = fields.outer.values[TIE]
     return {key: copy.deepcopy(value) for key, value in values.items() if key not in LOADING}
 
 
@@ -217,8 +217,15 @@ def _materialise(model: Any, module: Any, device: str, recurse: bool = True, see
     with torch.no_grad():
         for tensor in _own_tensors(module, recurse):  # what the class leaves as it is must be a number too
             tensor.fill_(1) if isinstance(tensor, torch.nn.Parameter) or tensor.is_floating_point() else tensor.zero_()
-        for part in module.modules() if recurse else (module,):
-            model._init_weights(part)
+        try:
+            for part in module.modules() if recurse else (module,):
+                model._init_weights(part)
+        except (ValueError, TypeError, AttributeError, RuntimeError) as error:
+            raise InputError(
+                f"transformers cannot draw weights for one layer of this model: {_first_line(error)}",
+                found=type(module).__name__,
+                remedy="use `octopipe profile estimate`",
+            ) from error
 
 
 @dataclass

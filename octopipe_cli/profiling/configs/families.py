@@ -169,7 +169,7 @@ def architecture_of(config: Config, granularity: Granularity = "layer") -> Archi
     InputError
         Where the family is not known, or a field that it needs is missing, wrong, or says something not known.
     """
-    fields = _text_fields(config.document, config.file)
+    fields = text_fields(config.document, config.file)
     architecture = assemble(READERS[fields.family](fields), config.name, fields.family, granularity)
     for layer in architecture.kinds.values():
         for block in walk(layer.blocks):
@@ -183,7 +183,7 @@ def architecture_of(config: Config, granularity: Granularity = "layer") -> Archi
     return architecture
 
 
-def _text_fields(document: Mapping[str, Any], file: str) -> Fields:
+def text_fields(document: Mapping[str, Any], file: str) -> Fields:
     """Return the fields of the language model, its family with them."""
     outer = Fields(document, file, "multimodal")
     outer = outer.below("thinker_config") or outer
