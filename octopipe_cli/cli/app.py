@@ -22,6 +22,7 @@ from octopipe_cli.cli.profile import import_simpipe, show_profile
 from octopipe_cli.cli.run_plan import run
 from octopipe_cli.cli.schema import schema
 from octopipe_cli.cli.show import show
+from octopipe_cli.cli.sweep import sweep
 from octopipe_cli.cli.trace import import_trace
 from octopipe_cli.cli.verify import verify
 
@@ -50,6 +51,7 @@ def command() -> Any:
         ("plan", plan),
         ("show", show),
         ("compare", compare),
+        ("sweep", sweep),
         ("verify", verify),
         ("diff", diff),
         ("export", export),

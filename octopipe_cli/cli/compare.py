@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from octopipe_cli.cli.inputs import ClusterFile, NumMicrobatches, ProfileFile, check_digests, check_stdin, load_inputs
+from octopipe_cli.cli.inputs import (
+    ClusterFile,
+    NumMicrobatches,
+    ProfileFile,
+    check_digests,
+    check_microbatches,
+    check_stdin,
+    load_inputs,
+)
 from octopipe_cli.cli.output import Format, emit, emit_json
 from octopipe_cli.errors import InputError
-from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan, Recompute, load_plan
 from octopipe_cli.replay import replay
 from octopipe_cli.simulate import Timeline
@@ -70,7 +77,7 @@ def compare(
     planned = None if plan is None else load_plan(plan)
     if planned is not None:
         check_digests(planned, model, machine)
-        _check_microbatches(planned, num_microbatches)
+        check_microbatches(planned, num_microbatches)
         timeline = replay(planned.value, planned.file)
     if group_size is not None and not layout:
         raise InputError("--group-size is for layouts", remedy="give a layout with --layout, or leave it out")
@@ -126,16 +133,3 @@ def _layout_row(text: str, found: PricedLayout) -> dict[str, Any]:
         "order": found.order,
         "group_size": found.group_size,
     }
-
-
-def _check_microbatches(plan: Loaded[Plan], num_microbatches: int) -> None:
-    planned = plan.value.request.num_microbatches
-    if planned != num_microbatches:
-        raise InputError(
-            "the plan was made for another number of micro-batches",
-            file=plan.file,
-            path="$.request.num_microbatches",
-            found=str(planned),
-            expected=str(num_microbatches),
-            remedy=f"compare with -m {planned}, or plan again",
-        )

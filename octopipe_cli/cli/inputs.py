@@ -55,9 +55,15 @@ def load_inputs(profile_file: str, cluster_file: str, num_microbatches: int) -> 
     InfeasibleError
         Where there are more ranks than layers.
     """
+    profile, cluster = load_profile(profile_file), load_cluster(cluster_file)
+    check_inputs(profile, cluster, num_microbatches)
+    return profile, cluster
+
+
+def check_inputs(profile: Loaded[Profile], cluster: Loaded[Cluster], num_microbatches: int) -> None:
+    """Check that profile and cluster belong together; raises what `load_inputs` does."""
     from octopipe_cli.pipeline import check_hardware
 
-    profile, cluster = load_profile(profile_file), load_cluster(cluster_file)
     check_hardware(profile.value, cluster.value, profile.file, cluster.file)
     if profile.value.num_layers < cluster.value.num_ranks:
         raise InfeasibleError(
@@ -68,7 +74,6 @@ def load_inputs(profile_file: str, cluster_file: str, num_microbatches: int) -> 
             remedy="use fewer ranks",
         )
     _check_range(profile, cluster.value, num_microbatches)
-    return profile, cluster
 
 
 def _check_range(profile: Loaded[Profile], cluster: Cluster, num_microbatches: int) -> None:
@@ -112,3 +117,17 @@ def check_digests(plan: Loaded[Plan], profile: Loaded[Profile], cluster: Loaded[
                 expected=f"{given.digest} ({given.value.name})",
                 remedy=f"give the {name} the plan was made from, or plan again",
             )
+
+
+def check_microbatches(plan: Loaded[Plan], num_microbatches: int) -> None:
+    """Raise InputError where a plan was made for another number of micro-batches."""
+    planned = plan.value.request.num_microbatches
+    if planned != num_microbatches:
+        raise InputError(
+            "the plan was made for another number of micro-batches",
+            file=plan.file,
+            path="$.request.num_microbatches",
+            found=str(planned),
+            expected=str(num_microbatches),
+            remedy=f"compare with -m {planned}, or plan again",
+        )
