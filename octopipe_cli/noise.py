@@ -6,7 +6,7 @@ All draws are replayed at once: an order fixes what waits for what, so one pass 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.pipeline import Assignment, Pipeline
-from octopipe_cli.plan import Action, ActionKind, Orders, Plan
+from octopipe_cli.plan import ActionKind, Orders, Plan
 from octopipe_cli.profile import Profile, Times
-from octopipe_cli.simulate import Timeline
+from octopipe_cli.simulate import Timeline, sequence_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -112,29 +112,6 @@ def _drawn(times: Times, speed: float, factors: Floats) -> dict[ActionKind, Ints
         ratio = (into + weight) / apart if apart else np.ones_like(into)
         whole = np.rint(times.backward_ms * 1e6 / speed * ratio).astype(np.int64)
     return {"F": nearest["F"], "I": nearest["I"], "W": nearest["W"], "B": whole}
-
-
-def sequence_of(orders: Orders) -> Iterator[Action]:
-    """Yield all actions of orders without a deadlock, each after those it waits for."""
-    last = max(action.stage for actions in orders for action in actions)
-    heads = [0] * len(orders)
-    done: set[tuple[int, bool, int]] = set()  # stage, whether forward, micro-batch
-    moved = True
-    while moved:
-        moved = False
-        for rank, actions in enumerate(orders):
-            while heads[rank] < len(actions):
-                stage, kind, microbatch = action = actions[heads[rank]]
-                forward = kind == "F"
-                near = stage + (-1 if forward else 1)
-                if kind != "W" and 0 <= near <= last and (near, forward, microbatch) not in done:
-                    break
-                if kind != "W":
-                    done.add((stage, forward, microbatch))
-                heads[rank] += 1
-                moved = True
-                yield action
-    assert heads == [len(actions) for actions in orders], "an order waits on itself"
 
 
 def assignment_of(plan: Plan) -> Assignment:

@@ -27,6 +27,7 @@ Recompute = Literal["auto", "none", "full"]
 Backward = Literal["split", "fused"]
 Placement = Literal["free", "cyclic", "v"]
 Objective = Literal["step", "span"]
+Part = Literal["partition", "placement", "order"]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
@@ -78,10 +79,14 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=False):
     warm_start: Digest | None = None
     #: By how many per cent a plan that moves fewer layers may be slower than the best found.
     stability_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+    #: What of the plan the search began from is held fixed.
+    keep: tuple[Part, ...] | None = None
+    #: By how many per cent times may be off in the draws by which near-equal plans are compared.
+    robust_noise_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
 
 
 #: What plans that did not ask for it leave out of their request: they are the same bytes as before it could be asked.
-UNLESS_ASKED: Final = ("warm_start", "stability_percent")
+UNLESS_ASKED: Final = ("warm_start", "stability_percent", "keep", "robust_noise_percent")
 
 
 class PredictedRank(Record, frozen=True, kw_only=True):

@@ -248,3 +248,26 @@ def _deadlock(orders: Orders, wanted: dict[Action, tuple[Action, ...]], ended: d
         if need != heads[rank]:
             path.append(need)
     return DeadlockError(tuple(str(action) for action in path[at[rank] :]))
+
+
+def sequence_of(orders: Orders) -> Iterator[Action]:
+    """Yield all actions of orders without a deadlock, each after those it waits for."""
+    last = max(action.stage for actions in orders for action in actions)
+    heads = [0] * len(orders)
+    done: set[tuple[int, bool, int]] = set()  # stage, whether forward, micro-batch
+    moved = True
+    while moved:
+        moved = False
+        for rank, actions in enumerate(orders):
+            while heads[rank] < len(actions):
+                stage, kind, microbatch = action = actions[heads[rank]]
+                forward = kind == "F"
+                near = stage + (-1 if forward else 1)
+                if kind != "W" and 0 <= near <= last and (near, forward, microbatch) not in done:
+                    break
+                if kind != "W":
+                    done.add((stage, forward, microbatch))
+                heads[rank] += 1
+                moved = True
+                yield action
+    assert heads == [len(actions) for actions in orders], "an order waits on itself"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import typer
 
 from octopipe_cli.cluster import Cluster, load_cluster
 from octopipe_cli.errors import InfeasibleError, InputError
 from octopipe_cli.formats import Loaded
-from octopipe_cli.plan import MAX_MICROBATCHES, Plan
+from octopipe_cli.plan import MAX_MICROBATCHES, Part, Plan
 from octopipe_cli.profile import Profile, load_profile
 
 #: Sums over a step stay below: a quarter of what 64 bits hold.
@@ -42,6 +42,19 @@ def percent(text: str, option: str) -> float:
     if match is None or float(match[1]) > 100:
         raise InputError(f"{option} is no percentage", found=text, expected="0% to 100%: 1%, 0.5%")
     return float(match[1])
+
+
+def kept_parts(text: str) -> tuple[Part, ...]:
+    """Return the parts of a plan that a text like ``partition,placement`` names; raises InputError."""
+    names = [name.strip() for name in text.split(",")]
+    parts = tuple(part for part in get_args(Part) if part in names)
+    if len(parts) != len(names):
+        raise InputError(
+            "--keep names something else, or something twice",
+            found=text,
+            expected=f"one or more of {', '.join(get_args(Part))}, with commas between",
+        )
+    return parts
 
 
 def load_inputs(profile_file: str, cluster_file: str, num_microbatches: int) -> tuple[Loaded[Profile], Loaded[Cluster]]:

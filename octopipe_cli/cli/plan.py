@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from octopipe_cli.cli.check import check_plans
-from octopipe_cli.cli.inputs import check_stdin, load_inputs, percent
+from octopipe_cli.cli.inputs import check_stdin, kept_parts, load_inputs, percent
 from octopipe_cli.cli.output import Format, check_not_an_input, emit_plan, note, safe_name, save, warn
 from octopipe_cli.errors import EXIT_INTERRUPTED, InputError
 from octopipe_cli.plan import (
@@ -130,6 +130,29 @@ def plan(
             "layers to other ranks.",
         ),
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=SEARCH,
+            metavar="PARTS",
+            help="Hold these parts of --from's plan fixed, with commas between: partition (its cuts), placement (the "
+            "rank of each stage), order (what each rank runs; keeps the placement). All three: that plan on these "
+            "inputs.",
+        ),
+    ] = None,
+    from_plan: Annotated[
+        str | None,
+        typer.Option("--from", rich_help_panel=SEARCH, metavar="PLAN", help="With --keep: the plan with these parts."),
+    ] = None,
+    robust_noise: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=SEARCH,
+            metavar="PERCENT",
+            help="Of plans up to 0.5 % slower than the best found, take the one with the least 95th percentile of the "
+            "step time where the profile's times are off by so many per cent (8%), over a fixed set of draws.",
+        ),
+    ] = None,
     format: Annotated[Format, typer.Option(rich_help_panel=OUTPUT, help="How the report is printed.")] = Format.text,
     no_gantt: Annotated[bool, typer.Option("--no-gantt", rich_help_panel=OUTPUT, help="Print no chart.")] = False,
     check: Annotated[
@@ -158,7 +181,7 @@ def plan(
     from octopipe_cli.formats import check_writable
     from octopipe_cli.plan import load_plan, plan_text
 
-    check_stdin(PROFILE=profile, CLUSTER=cluster, **{"--check": check, "--warm-start": warm_start})
+    check_stdin(PROFILE=profile, CLUSTER=cluster, **{"--check": check, "--warm-start": warm_start, "--from": from_plan})
     _check_flags(time_limit)
     if check is not None or check_all:
         check_plans(context, None if check_all else check, jobs, time_limit, format)
@@ -169,7 +192,9 @@ def plan(
     target = f"{safe_name(model.value.name)}.plan.json" if output is None else output
     check_not_an_input(target, {"profile": profile, "cluster": cluster})
     check_writable(target)
-    warm = None if warm_start is None else load_plan(warm_start)
+    _check_kept(keep, from_plan, warm_start)
+    begin = warm_start or from_plan
+    warm = None if begin is None else load_plan(begin)
     request = Request(
         num_microbatches=num_microbatches,
         engine=engine,
@@ -182,8 +207,10 @@ def plan(
         max_stages_per_rank=max_stages_per_rank,
         warm_start=None if warm is None else warm.digest,
         stability_percent=None if stability is None else percent(stability, "--stability"),
+        keep=None if keep is None else kept_parts(keep),
+        robust_noise_percent=None if robust_noise is None else percent(robust_noise, "--robust-noise"),
     )
-    if stability is not None and warm is None:
+    if stability is not None and warm_start is None:
         raise InputError("--stability asks for a plan to be close to", remedy="give it: --warm-start PLAN")
     from octopipe_cli.cli.searching import cores, search  # only now: the search loads compilers and solvers
 
@@ -204,6 +231,16 @@ def plan(
 def _check_flags(time_limit: float | None) -> None:
     if time_limit is not None and not (math.isfinite(time_limit) and time_limit > 0):
         raise InputError("not a time limit", path="--time-limit", found=str(time_limit), expected="seconds above 0")
+
+
+def _check_kept(keep: str | None, from_plan: str | None, warm_start: str | None) -> None:
+    if (keep is None) != (from_plan is None):
+        raise InputError(
+            "--keep holds parts of a plan fixed that --from names" if keep else "--from names a plan to keep parts of",
+            remedy="give the plan: --from PLAN" if keep else "say which: --keep partition,placement,order",
+        )
+    if keep is not None and warm_start is not None:
+        raise InputError("with --keep the search begins from the plan of --from", remedy="leave out --warm-start")
 
 
 def _missing(profile: str | None, cluster: str | None) -> InputError:

@@ -13,6 +13,7 @@ from octopipe_cli.plan import Plan, Request, sealed
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import Budget
 from octopipe_cli.search.engine_view import check_engine, check_request, engine_request
+from octopipe_cli.search.keep import keep_of
 from octopipe_cli.search.planner import Planner
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.record import plan_record
@@ -53,7 +54,8 @@ def make_plan(
     budget
         What may be spent, in place of what the effort stands for.
     warm
-        A plan to begin from; the request holds its digest. The plan is no worse than its orders on the new inputs.
+        A plan to begin from, of which `request.keep` is held fixed; the request holds its digest. The plan is no worse
+        than its orders on the new inputs.
 
     Raises
     ------
@@ -68,7 +70,8 @@ def make_plan(
     stop = stop or threading.Event()
     assert request.warm_start == (None if warm is None else warm.digest)
     begin = None if warm is None else warm_start(warm, profile.value, cluster.value, engine_request(request))
-    planner = Planner(profile.value, cluster.value, request, jobs, time_limit_s, observer, stop, budget, begin)
+    keep = keep_of(request, begin, warm)
+    planner = Planner(profile.value, cluster.value, request, jobs, time_limit_s, observer, stop, budget, begin, keep)
     best, rows, bound = planner.search()
     stopped_by = planner.stopped_by(planner.value(best.timeline)[0])
     # Once more with the profile as it is: an engine's view of it has other stages that may not split.

@@ -14,12 +14,16 @@ from numba import njit
 from octopipe_cli.list_scheduler import (
     AHEAD,
     BACK,
+    BACKWARD,
+    EARLY,
     FORWARD,
     HELD,
     INPUT,
+    KEPT,
     NEVER,
     OUTPUT,
     ROOM,
+    WEIGHT,
     WHOLE,
     WORK_B,
     WORK_F,
@@ -34,7 +38,7 @@ EXACT_WORK = 16  # what the exact look at the memory costs, by stage and micro-b
 
 OVER = 1 << 60  # above every time: from here on a value counts bytes that do not fit
 
-INPUT_AT, GRADIENT_AT, F_AT, B_AT = range(4)  # rows of `FixedBench.when`
+INPUT_AT, GRADIENT_AT, F_AT, B_AT, W_AT = range(5)  # rows of `FixedBench.when`
 
 
 class FixedBench(NamedTuple):
@@ -43,7 +47,8 @@ class FixedBench(NamedTuple):
     Attributes
     ----------
     sequence
-        Shape (actions, 3): stage, 1 for B and 0 for F, micro-batch; each after those it waits for.
+        Shape (actions, 3): stage, kind (FORWARD, BACKWARD, WEIGHT or WHOLE), micro-batch; each after those it waits
+        for.
     ranks, recompute, fuse
         Shape (stages,) each: the rank, and marks that stay.
     current, best, trial
@@ -63,7 +68,7 @@ class FixedBench(NamedTuple):
     costs: StageCosts
     step: Ints
     memory: Ints | None
-    when: Ints  # (4, stages, micro-batches): arrival of the input and of the gradient, start of F and of B
+    when: Ints  # (5, stages, micro-batches): arrival of input and of gradient, start of F, of I or B, of W (-1: B)
     book: Ints  # (5, ranks): when it is free, last end, first start, bytes held, most bytes too many
     random: Ints
     counts: Ints  # (2,): work done, candidates
@@ -72,14 +77,14 @@ class FixedBench(NamedTuple):
 def new_fixed_bench(
     sequence: Ints, ranks: tuple[int, ...], num_microbatches: int, recompute: bool, limited: bool, seed: int
 ) -> FixedBench:
-    """Return a bench for one order on one sequence of ranks."""
+    """Return a bench for one order on one sequence of ranks: stages that run I anywhere are not fused."""
     n, num_ranks = len(ranks), max(ranks) + 1
     cuts = np.zeros(n + 1, np.int64)
     return FixedBench(
         sequence,
         np.array(ranks, np.int64),
         np.full(n, int(recompute), np.int64),
-        np.ones(n, np.int64),
+        np.array([not ((sequence[:, 0] == s) & (sequence[:, 1] == BACKWARD)).any() for s in range(n)], np.int64),
         cuts,
         cuts.copy(),
         cuts.copy(),
@@ -87,7 +92,7 @@ def new_fixed_bench(
         new_costs(n),
         np.zeros(num_ranks, np.int64),
         np.zeros((5, num_ranks), np.int64) if limited else None,
-        np.zeros((4, n, num_microbatches), np.int64),
+        np.zeros((5, n, num_microbatches), np.int64),
         np.zeros((5, num_ranks), np.int64),
         np.array([(seed * 2654435761 + 88172645463325252) % (1 << 62) + 1], np.int64),
         np.zeros(2, np.int64),
@@ -96,7 +101,7 @@ def new_fixed_bench(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def replay(sequence, costs, n, step, memory, blocking, by_span, when, book):  # type: ignore[no-untyped-def]
-    """Return the step time (or span) of a sequence of F and B; OVER and the bytes too many where it surely won't fit.
+    """Return the step time (or span) of a sequence; OVER and the bytes too many where it surely won't fit.
 
     Boundary tensors that wait for their turn are left to `excess`. `when` is written.
     """
@@ -109,11 +114,16 @@ def replay(sequence, costs, n, step, memory, blocking, by_span, when, book):  # 
         book[3, d] = 0
         book[4, d] = 0
     for k in range(sequence.shape[0]):
-        s, back, m = sequence[k, 0], sequence[k, 1], sequence[k, 2]
+        s, kind, m = sequence[k, 0], sequence[k, 1], sequence[k, 2]
         d = rank_of[s]
         begin = book[0, d]
         lag = np.int64(0)
-        if back == 0:
+        if kind == WEIGHT:
+            when[W_AT, s, m] = begin
+            end = begin + times[WEIGHT, s, 0]
+            if memory is not None:
+                book[3, d] -= sizes[KEPT, s]
+        elif kind == FORWARD:
             if s > 0:
                 begin = max(begin, when[INPUT_AT, s, m])
             when[F_AT, s, m] = begin
@@ -128,14 +138,19 @@ def replay(sequence, costs, n, step, memory, blocking, by_span, when, book):  # 
             if s < n - 1:
                 begin = max(begin, when[GRADIENT_AT, s, m])
             when[B_AT, s, m] = begin
-            end = begin + times[WHOLE, s, 0]
+            if kind == WHOLE:
+                when[W_AT, s, m] = -1
+            end = begin + times[kind, s, 0]
             if s > 0:
                 lag = lags[BACK, s]
                 when[GRADIENT_AT, s - 1, m] = end + lag
             if memory is not None:
                 most = book[3, d] + sizes[WORK_B, s] + sizes[OUTPUT, s]
-                book[4, d] = max(book[4, d], most - memory[ROOM, d])
+                if kind == BACKWARD:
+                    most += sizes[EARLY, s]
+                    book[3, d] += sizes[KEPT, s]
                 book[3, d] -= sizes[HELD, s]
+                book[4, d] = max(book[4, d], most - memory[ROOM, d], book[3, d] - memory[ROOM, d])
         if book[2, d] < 0:
             book[2, d] = begin
         book[1, d] = end
@@ -167,16 +182,19 @@ def excess(costs, n, memory, when, counts):  # type: ignore[no-untyped-def]
     counts[0] += when.shape[2] * n * EXACT_WORK
     times, sizes, rank_of = costs.times, costs.sizes, costs.rank
     num_microbatches = when.shape[2]
-    keys = np.zeros(10 * n * num_microbatches, np.int64)
-    changes = np.zeros(10 * n * num_microbatches, np.int64)
+    keys = np.zeros(12 * n * num_microbatches, np.int64)
+    changes = np.zeros(12 * n * num_microbatches, np.int64)
     for d in range(memory.shape[1]):
         at = 0
         for s in range(n):
             if rank_of[s] != d:
                 continue
             for m in range(num_microbatches):
-                f, b = when[F_AT, s, m], when[B_AT, s, m]
-                end = b + times[WHOLE, s, 0]
+                f, b, w = when[F_AT, s, m], when[B_AT, s, m], when[W_AT, s, m]
+                end = b + (times[WHOLE, s, 0] if w < 0 else times[BACKWARD, s, 0])
+                if w >= 0:
+                    since = b if sizes[EARLY, s] > 0 else end
+                    at = _book(at, since, w + times[WEIGHT, s, 0], sizes[KEPT, s], keys, changes)
                 at = _book(at, f, end, sizes[HELD, s], keys, changes)
                 at = _book(at, f, f + times[FORWARD, s, 0], sizes[WORK_F, s], keys, changes)
                 at = _book(at, b, end, sizes[WORK_B, s], keys, changes)
@@ -212,6 +230,9 @@ def evaluate(tables, bench, cuts, overhead, blocking, by_span, mtp, threshold): 
     costs, step, memory = bench.costs, bench.step, bench.memory
     # What it says of the memory is meant for the list scheduler, which reserves more than a settled order may need.
     price(tables, cuts, bench.ranks, bench.recompute, bench.fuse, n, overhead, costs, step, memory)
+    for s in range(n):
+        if costs.fused[s, 0] != bench.fuse[s]:  # the order has I and W where these layers may not split
+            return NEVER
     bench.counts[0] += bench.sequence.shape[0] // 2
     value = replay(bench.sequence, costs, n, step, memory, blocking, by_span, bench.when, bench.book)
     if value > threshold or value >= OVER:

@@ -15,15 +15,16 @@ import numpy as np
 from octopipe_cli.cluster import P2P, Cluster
 from octopipe_cli.engines import engine_p2p
 from octopipe_cli.engines.megatron_orders import interleaved_1f1b, legal_group_size, one_f_one_b
-from octopipe_cli.list_scheduler import NEVER, Ints
+from octopipe_cli.list_scheduler import BACKWARD, FORWARD, NEVER, WEIGHT, WHOLE, Ints
 from octopipe_cli.pipeline import Assignment, Pipeline, build_pipeline
 from octopipe_cli.plan import Engine, Orders, Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.fixed_kernel import OVER, FixedBench, anneal_cuts, evaluate, new_fixed_bench
+from octopipe_cli.search.keep import Keep
 from octopipe_cli.search.starts import even_cuts
 from octopipe_cli.search.tables import Tables, build_tables
 from octopipe_cli.search.tuner import Watch
-from octopipe_cli.simulate import Timeline, simulate
+from octopipe_cli.simulate import Timeline, sequence_of, simulate
 
 MOST_STAGES_PER_RANK: Final = 8
 MOST_GROUP_SIZES: Final = 6
@@ -88,27 +89,10 @@ def orders_of(order: FixedOrder, num_ranks: int, num_microbatches: int) -> Order
     return interleaved_1f1b(num_ranks, num_microbatches, order.stages_per_rank, order.group_size)
 
 
-def sequence_of(orders: Orders) -> Ints:
-    """Return all actions of orders of F and B, shape (actions, 3), each after those it waits for."""
-    heads = [0] * len(orders)
-    last = max(action.stage for actions in orders for action in actions)
-    done = set()
-    rows = []
-    moved = True
-    while moved:
-        moved = False
-        for rank, actions in enumerate(orders):
-            while heads[rank] < len(actions):
-                stage, kind, m = action = actions[heads[rank]]
-                near = (stage - 1, "F", m) if kind == "F" else (stage + 1, "B", m)
-                if 0 <= near[0] <= last and near not in done:
-                    break
-                done.add((action.stage, action.kind, action.microbatch))
-                rows.append((stage, int(kind == "B"), m))
-                heads[rank] += 1
-                moved = True
-    assert len(rows) == sum(map(len, orders)), "a settled order waits on itself"
-    return np.array(rows, np.int64)
+def rows_of(orders: Orders) -> Ints:
+    """Return all actions of orders, shape (actions, 3): stage, kind (row of `StageCosts.times`), micro-batch."""
+    kinds = {"F": FORWARD, "I": BACKWARD, "W": WEIGHT, "B": WHOLE}
+    return np.array([(stage, kinds[kind], m) for stage, kind, m in sequence_of(orders)], np.int64)
 
 
 class FixedSearch:
@@ -133,14 +117,27 @@ class FixedSearch:
             request.max_stages_per_rank, again[request.recompute],
         )  # fmt: skip
         self._rounds = 0
+        self.settled: tuple[int, ...] | None = None
         self.least = 0 if request.engine.startswith("megatron") else 1
         shapes = dict.fromkeys((order.stages_per_rank, order.group_size) for order in self.orders)
         self.sequences = {
-            (v, size): sequence_of(
+            (v, size): rows_of(
                 orders_of(FixedOrder(v, size, False, "blocking"), cluster.num_ranks, request.num_microbatches)
             )
             for v, size in shapes
         }
+
+    def keep(self, keep: Keep) -> None:
+        """Leave the orders, and with a kept partition the cuts, that have what is held fixed of a plan."""
+        assert keep.given is not None
+        kept, number = keep.given.assignment, self.request.num_microbatches
+        if keep.partition:
+            self.settled = kept.cuts
+        ranks = self.cluster.num_ranks
+        if keep.partition or keep.placement:
+            self.orders = [order for order in self.orders if order.stages_per_rank * ranks == kept.num_stages]
+        if keep.order:
+            self.orders = [order for order in self.orders if orders_of(order, ranks, number) == keep.given.orders]
 
     def best(self, work: int) -> tuple[Assignment, Timeline] | None:
         """Return the best partition and its timeline for so much work (actions replayed); None where none fits."""
@@ -214,7 +211,7 @@ class FixedSearch:
             return None
         each = int(self.tables.times[:3, :, -1].sum(axis=0).max()) * self.request.num_microbatches
         hot = FIRST_HEAT / (1 + run) * each / self.cluster.num_ranks
-        while len(bench.ranks) > 1 and bench.counts[0] < work and not self.watch.over():
+        while self.settled is None and len(bench.ranks) > 1 and bench.counts[0] < work and not self.watch.over():
             until = min(work, int(bench.counts[0]) + CHUNK)
             anneal_cuts(self.tables, bench, *arguments, mtp, self.least, until, work, hot)
             self.watch.done[key] = int(bench.counts[1])
@@ -236,6 +233,8 @@ class FixedSearch:
 
     def _starts(self, order: FixedOrder) -> list[tuple[int, ...]]:
         """Return cuts to begin at: even in time, even in number, and those that are known."""
+        if self.settled is not None:
+            return [self.settled]
         ranks = tuple(range(self.cluster.num_ranks)) * order.stages_per_rank
         even = even_cuts(self.tables, ranks)
         if even is None:

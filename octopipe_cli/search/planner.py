@@ -16,6 +16,7 @@ from octopipe_cli.cluster import P2P, Cluster
 from octopipe_cli.engines import engine_p2p
 from octopipe_cli.errors import LimitError
 from octopipe_cli.list_scheduler import NEVER
+from octopipe_cli.noise import SEARCH_DRAWS, Noise, quantile
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Orders, Request
 from octopipe_cli.profile import Profile
@@ -23,6 +24,8 @@ from octopipe_cli.search.effort import BUDGETS, Budget
 from octopipe_cli.search.engine_view import FIXED_ORDERS, TORCH_ENGINES, engine_profile, engine_request
 from octopipe_cli.search.fixed_orders import FixedSearch, fixed_schedules
 from octopipe_cli.search.fusing import fuse_neighbours
+from octopipe_cli.search.keep import Keep
+from octopipe_cli.search.kept_orders import cuts_for_order
 from octopipe_cli.search.least_memory import check_feasible, roomiest_assignments, serial_orders
 from octopipe_cli.search.partition_model import balanced_cuts
 from octopipe_cli.search.polish import polish
@@ -38,9 +41,15 @@ Observer = Callable[[Progress], None]
 
 # Where memory is short a better order is worth enough to change which partition is best.
 POLISHED_UNDER_LIMITS = 3
+# How many of the last partitions are compared under noise, and how near the best one, in per cent, they must be.
+STURDY_POOL = 12
+NEAR_PERCENT = 0.5
 # Temperatures of the first round and of reordering, as shares of a rank's even share of the work.
 FIRST_HEAT = 0.002
 LAST_HEAT = 0.0003
+
+
+NOTHING_KEPT = Keep(False, False, False, None)
 
 
 class Scheduled(NamedTuple):
@@ -64,8 +73,12 @@ class Planner:
         stop: threading.Event,
         budget: Budget | None = None,
         warm: WarmStart | None = None,
+        keep: Keep = NOTHING_KEPT,
     ) -> None:
-        self.profile = engine_profile(profile, request.engine)
+        self.given_profile = profile
+        self.whole_profile = engine_profile(profile, request.engine)
+        self.profile = keep.profile(self.whole_profile)
+        self.keep = keep
         self.cluster = cluster
         self.request = engine_request(request)
         self.warm = warm
@@ -105,14 +118,17 @@ class Planner:
             check_feasible(self.profile, self.cluster, self.request)
             if self.request.engine in FIXED_ORDERS:
                 return self._search_fixed()
+            if self.keep.order:
+                return self._search_cuts()
             tuner = Tuner(self.profile, self.cluster, self.request, self.watch, self.jobs)
+            tuner.allowed = self.keep.moves(tuner.allowed)
             with ThreadPoolExecutor(1) as solver:
                 pending = solver.submit(self._bound) if self.jobs > 1 else None
                 self.phase = "classic schedules"
                 rows = [row for row in self._classic_rows() if self._engine_runs(row)]
                 plans = [Scheduled(row.assignment, row.timeline) for row in rows if self._may_serve(row)]
                 plans += self._serial_plans() if tuner.limited or not plans else []
-                plans += self._warm_plans()
+                plans = [plan for plan in plans if self.keep.admits(plan.assignment)] + self._warm_plans()
                 found = self._tune(tuner, plans, pending)
             most = POLISHED_UNDER_LIMITS if tuner.limited else 1
             plans = [self._scheduled(tuner, entry) for entry in found[:most]] + plans
@@ -122,8 +138,12 @@ class Planner:
             plans.sort(key=lambda plan: self.value(plan.timeline))
             polished = [self._polished(plan) for plan in plans[:most]]
             best = min(polished, key=lambda plan: self.value(plan.timeline))
-            if self.warm is not None:
+            if self.warm is not None and self.keep.given is None:
                 best = self._steadier(tuner, self.warm, best, found)
+            if self.request.robust_noise_percent is not None:
+                self.phase = "noise"
+                more = [self._scheduled(tuner, entry) for entry in found[most:STURDY_POOL]]
+                best = self._sturdiest(best, [*polished, *plans, *more])
         assert self.bound is not None
         return best, rows, self.bound
 
@@ -138,21 +158,45 @@ class Planner:
         self.phase = "cuts"
         known = [row.assignment for row in rows] + ([] if self.warm is None else [self.warm.assignment])
         search = FixedSearch(self.profile, self.cluster, self.request, self.watch, self.jobs, known)
+        if self.keep.given is not None:
+            search.keep(self.keep)
         found = search.best(self.budget.fixed_work)
         plans = [Scheduled(*found)] if found is not None else []
         others = [Scheduled(row.assignment, row.timeline) for row in rows if row.fits] + self._warm_plans()
-        plans += [plan for plan in others if search.keeps(plan.assignment)]
+        plans += [plan for plan in others if search.keeps(plan.assignment) and self.keep.admits(plan.assignment)]
         if not plans:
             raise self._none_found()
         best = min(plans, key=lambda plan: self.value(plan.timeline))
-        if self.warm is not None:
+        if self.warm is not None and self.keep.given is None:
             plans += [Scheduled(*plan) for plan in search.replays(self.warm.assignment)]
             best = min(self._within(best, plans), key=self._steadiness)
-        return best, rows, self.bound
+        return self._sturdiest(best, plans), rows, self.bound
+
+    def _search_cuts(self) -> tuple[Scheduled, list[ClassicRow], CertifiedBound]:
+        """Return the same where an order is kept: there are only the cuts to find, or nothing but the plan itself."""
+        assert self.warm is not None
+        assert self.warm.orders is not None
+        self.phase = "classic schedules"
+        rows = [row for row in self._classic_rows() if self._engine_runs(row)]
+        self.phase = "bound"
+        self.bound = self._bound()
+        plans = self._warm_plans()
+        if not self.keep.partition:
+            self.phase = "cuts"
+            found = cuts_for_order(
+                self.profile, self.cluster, self.request, self.warm.assignment, self.warm.orders,
+                work=self.budget.fixed_work, watch=self.watch, jobs=self.jobs,
+            )  # fmt: skip
+            if found is not None:
+                pipeline = build_pipeline(self.profile, self.cluster, found, self.request.num_microbatches)
+                plans.append(Scheduled(found, simulate(pipeline, self.warm.orders)))
+        if not plans:
+            raise self._none_found()
+        return min(plans, key=lambda plan: self.value(plan.timeline)), rows, self.bound
 
     def _classic_rows(self, names: Collection[str] = ALL_NAMES, p2p: P2P | None = None) -> list[ClassicRow]:
         return classic_rows(
-            self.profile,
+            self.whole_profile,
             self.cluster,
             self.request.num_microbatches,
             recompute=self.request.recompute,
@@ -167,7 +211,7 @@ class Planner:
         request = self.request
         if request.engine == "torchtitan" and request.placement == "free":  # either way ranks open in their order
             request = msgspec.structs.replace(request, placement="cyclic")
-        return lower_bound(
+        bound = lower_bound(
             self.profile,
             self.cluster,
             request,
@@ -175,6 +219,7 @@ class Planner:
             time_limit_s=left,
             stop=self.watch.over,
         )
+        return self.keep.tightened(bound, self.profile, self.cluster, self.request)
 
     def _engine_runs(self, row: ClassicRow) -> bool:
         """Return whether the engine runs the row: torchtitan has a V of two stages a rank, PyTorch recomputes in B."""
@@ -229,9 +274,22 @@ class Planner:
         steady = min(plans, key=self._steadiness)
         return best if steady is best else self._polished(steady)
 
+    def _sturdiest(self, best: Scheduled, plans: list[Scheduled]) -> Scheduled:
+        """Return the plan near the best one that bears errors of the profile best, where that is asked for.
+
+        It has the least 95th percentile of the step time over a fixed set of draws.
+        """
+        percent = self.request.robust_noise_percent
+        if percent is None:
+            return best
+        noise = Noise(self.given_profile, self.cluster, percent, SEARCH_DRAWS, self.request.seed)
+        limit = limit_ns(self.value(best.timeline)[0], NEAR_PERCENT)
+        near = [best, *(plan for plan in plans if self.value(plan.timeline)[0] <= limit)]
+        return min(near, key=lambda plan: quantile(noise.step_times_ns(*plan), 95))
+
     def _renumbers(self) -> bool:
         """Return whether ranks may be numbered anew."""
-        return places_freely(self.request) and _interchangeable(self.cluster)
+        return places_freely(self.request) and not self.keep.placement and _interchangeable(self.cluster)
 
     def _tune(self, tuner: Tuner, plans: list[Scheduled], pending: Future[CertifiedBound] | None) -> list[Found]:
         """Return the best partitions the tuner found, the best first."""
@@ -259,7 +317,8 @@ class Planner:
         begins = starts(tuner.tables, self.request, self.request.recompute == "full")
         if tuner.limited and self.request.recompute == "auto":
             begins += starts(tuner.tables, self.request, True)
-        assignments = [start.assignment for start in begins]
+        assignments = [start.assignment for start in begins if self.keep.admits(start.assignment)]
+        assignments += self.keep.starts(tuner.tables, self.cluster.num_ranks, self.request)
         fused: list[tuple[bool, ...] | None] = [None] * len(assignments)
         for plan in plans:
             assignments.append(plan.assignment)

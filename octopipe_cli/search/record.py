@@ -117,6 +117,9 @@ def _scope(request: Request) -> str:
         parts.append("no recomputation")
     if request.max_stages_per_rank is not None:
         parts.append(f"at most {request.max_stages_per_rank} stages a rank")
+    if request.keep is not None and "partition" in request.keep:
+        placed = "placement" in request.keep or "order" in request.keep
+        parts.append("the kept partition and placement" if placed else "the kept cuts")
     whose = "any plan" if request.engine == "any" else f"any plan for {request.engine}"
     return whose + (f" with {', '.join(parts)}" if parts else "")
 

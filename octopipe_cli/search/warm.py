@@ -93,7 +93,7 @@ def warm_start(plan: Loaded[Plan], profile: Profile, cluster: Cluster, request: 
             f"the search cannot begin from this plan: {problem}",
             file=plan.file,
             path="$.stages",
-            remedy="plan without --warm-start, or change the request",
+            remedy="plan without this plan, or change the request",
         )
     whole = {action.stage for row in orders for action in row if action.kind == "B"}
     split = {action.stage for row in orders for action in row if action.kind == "I"}
@@ -121,7 +121,7 @@ def _check_size(plan: Loaded[Plan], what: str, found: int, wanted: int) -> None:
             path="$.ranks" if what == "ranks" else "$.stages",
             found=f"{found} {what}",
             expected=f"{wanted}, as in the {'cluster' if what == 'ranks' else 'profile'}",
-            remedy="plan without --warm-start",
+            remedy="plan without this plan",
         )
 
 

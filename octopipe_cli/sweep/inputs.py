@@ -37,7 +37,8 @@ def cluster_at(cluster: Loaded[Cluster], quantity: Quantity, value: Decimal) -> 
     document = cluster_document(cluster.value)
     change(document, cluster, value)
     document["name"] = f"{cluster.value.name[:150]}, {quantity.name} {quantity.text(value)}"
-    return Loaded(cluster_from_document(document, cluster.file), cluster.file, digest(document))
+    made = cluster_from_document(document, cluster.file)
+    return Loaded(made, cluster.file, digest(cluster_document(made)))
 
 
 def request_at(request: Request, quantity: Quantity, value: Decimal) -> Request:
@@ -46,19 +47,15 @@ def request_at(request: Request, quantity: Quantity, value: Decimal) -> Request:
     return request if field is None else msgspec.structs.replace(request, **{field: int(value)})
 
 
-def _number(value: Decimal) -> int | float:
-    return int(value) if value % 1 == 0 else float(value)
-
-
 def _set_memory(document: Any, cluster: Loaded[Cluster], value: Decimal) -> None:
     for group in document["ranks"]:
-        group["memory_gib"] = _number(value)
+        group["memory_gib"] = float(value)
 
 
 def _set_bandwidth(document: Any, cluster: Loaded[Cluster], value: Decimal) -> None:
     nodes = {member.node for member in cluster.value.members}
     which = "between_nodes" if len(nodes) > 1 else "within_node"
-    document.setdefault("links", {}).setdefault(which, {})["bandwidth_gb_per_s"] = _number(value)
+    document.setdefault("links", {}).setdefault(which, {})["bandwidth_gb_per_s"] = float(value)
 
 
 def _take_ranks(document: Any, cluster: Loaded[Cluster], value: Decimal) -> None:

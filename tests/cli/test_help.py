@@ -20,6 +20,7 @@ COMMANDS = {
     "plan": ("plan",),
     "show": ("show",),
     "compare": ("compare",),
+    "sweep": ("sweep",),
     "verify": ("verify",),
     "diff": ("diff",),
     "export": ("export",),

@@ -12,13 +12,14 @@ from octopipe_cli.cluster import Cluster
 from octopipe_cli.engines.megatron_orders import interleaved_1f1b, one_f_one_b
 from octopipe_cli.errors import InfeasibleError, InputError, LimitError
 from octopipe_cli.formats import Loaded, digest
+from octopipe_cli.list_scheduler import WHOLE
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Plan, Request, parse_orders
 from octopipe_cli.profile import Profile, profile_document, profile_from_document
 from octopipe_cli.search import make_plan
 from octopipe_cli.search.effort import Budget
 from octopipe_cli.search.engine_view import engine_profile, engine_request
-from octopipe_cli.search.fixed_orders import FixedSearch, fixed_orders, fixed_schedules, sequence_of
+from octopipe_cli.search.fixed_orders import FixedSearch, fixed_orders, fixed_schedules, rows_of
 from octopipe_cli.search.tuner import Watch
 from octopipe_cli.simulate import simulate
 
@@ -62,7 +63,8 @@ def test_the_orders_there_are() -> None:
 def test_a_sequence_has_each_action_after_what_it_waits_for(orders: Any) -> None:
     seen = set()
     stages = max(action.stage for actions in orders for action in actions)
-    for stage, back, m in sequence_of(orders).tolist():
+    for stage, kind, m in rows_of(orders).tolist():
+        back = int(kind == WHOLE)
         assert stage == 0 or back or (stage - 1, 0, m) in seen
         assert not back or ((stage, 0, m) in seen and (stage == stages or (stage + 1, 1, m) in seen))
         seen.add((stage, back, m))
