@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,17 +199,22 @@ def _document(job: Job, outcome: Outcome, found: Comparison, timed: bool) -> dic
         "actions": actions,
     }
     if not timed:
-        document["losses"] = outcome.losses
+        document["losses"] = [[_number(loss) for loss in step] for step in outcome.losses]
     if outcome.check is not None:
         check = outcome.check
         document["check"] = {
             "holds": check.holds(job.tolerance),
-            "loss": check.loss,
-            "expected_loss": check.expected_loss,
+            "loss": _number(check.loss),
+            "expected_loss": _number(check.expected_loss),
             "gradients": check.parameters,
-            "largest_relative_difference": check.worst,
+            "largest_relative_difference": _number(check.worst),
             "where": check.where,
             "missing": list(check.missing),
             "tolerance": job.tolerance,
         }
     return document
+
+
+def _number(value: float) -> float | None:
+    """Return a number as JSON has it; None where it is none."""
+    return value if math.isfinite(value) else None

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import connection
 from typing import Any, Final
 
@@ -90,7 +90,21 @@ def execute(job: Job) -> Outcome | None:
         )
     watch = _Watch(job, rank)
     watch.start()
-    return run_rank(job, rank, "env://", watch.progress)
+    with _silent_stdout():
+        return run_rank(job, rank, "env://", watch.progress)
+
+
+@contextlib.contextmanager
+def _silent_stdout() -> Iterator[None]:
+    """Within it all that libraries print on stdout goes to stderr: stdout is the report's."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def where(job: Job, rank: int, step: int, done: int) -> str:
@@ -130,6 +144,8 @@ def _spawned(job: Job) -> Outcome:
     """Run every rank in a process of its own, forked from this one: what is imported here need not be again."""
     import torch.distributed.pipelining  # noqa: F401 (before the fork)
 
+    if "fork" not in multiprocessing.get_all_start_methods():
+        raise InputError("this system cannot fork processes", remedy="start the ranks with torchrun")
     context = multiprocessing.get_context("fork")
     count = len(job.plan.ranks)
     board = context.RawArray("q", [-1, 0] * count)  # step and ended actions of each rank
@@ -137,7 +153,7 @@ def _spawned(job: Job) -> Outcome:
         pipes, children = [], []
         for rank in range(count):
             ours, theirs = context.Pipe(duplex=False)
-            child = context.Process(target=_child, args=(job, rank, folder, board, theirs), daemon=True)
+            child = context.Process(target=_child, args=(job, rank, folder, board, theirs, os.getpid()), daemon=True)
             child.start()
             theirs.close()
             pipes.append(ours)
@@ -151,8 +167,9 @@ def _spawned(job: Job) -> Outcome:
                 child.join()
 
 
-def _child(job: Job, rank: int, folder: str, board: Any, pipe: connection.Connection) -> None:
+def _child(job: Job, rank: int, folder: str, board: Any, pipe: connection.Connection, parent: int) -> None:
     """Run one rank and send what came of it; torch's own words go nowhere."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
         sink = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
@@ -171,6 +188,13 @@ def _child(job: Job, rank: int, folder: str, board: Any, pipe: connection.Connec
     finally:
         pipe.close()
         os._exit(0)  # nothing of the parent's is to be tidied up here
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, however that ended."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(EXIT_NO)
 
 
 def _words(error: BaseException) -> str:
