@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from octopipe_cli.cli.registry import Branch, Entry
 
 #: Help is 100 columns wide at most; the parser's own limit would be 80.
 CONTEXT: Final = {"max_content_width": 100, "help_option_names": ["-h", "--help"]}
@@ -28,8 +32,19 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands that lists them in the order they were added."""
+    """A group of commands whose help comes from the registry, in sections, without a command being built."""
+
+    entries: Mapping[str, Entry | Branch]
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of the commands, in the order they were added."""
-        return list(self.commands)
+        """Return the names of the commands, in the order of the registry."""
+        return list(self.entries)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, a section for each panel."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, entry in self.entries.items():
+            panels.setdefault(entry.panel, []).append((name, entry.help))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
