@@ -13,8 +13,9 @@ from octopipe_cli.export.torch_orders import changes
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan
 from octopipe_cli.replay import replay
+from octopipe_cli.run.environment import check_torch, under_torchrun
 from octopipe_cli.run.job import Check, Job, Outcome
-from octopipe_cli.run.launch import check_torch, execute, under_torchrun
+from octopipe_cli.run.launch import execute
 from octopipe_cli.run.measured import Comparison, compare
 from octopipe_cli.words import percent_text, time_text
 

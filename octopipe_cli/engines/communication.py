@@ -1,25 +1,20 @@
-"""A plan lowered to sends and receives, in three ways.
+"""A plan lowered to sends and receives.
 
 Every transfer between ranks is a message. `in_planned_order` gives all messages one total order, that of the ends of
 their producers in the planned timeline: each is sent right after its producer, and its receive is posted on the other
 rank before the action that runs there at that time. This is the communication reordering of OctoPipe (arXiv
-2509.23722, unified executor). `swept` is what PyTorch makes of a compute-only schedule
-(torch/distributed/pipelining/schedules.py, `_add_send_recv`), `blocking` what Megatron-LM's 1F1B does: it sends right
-after an action, receives right before one, and exchanges with one neighbour at once.
+2509.23722, unified executor). `blocking` is what Megatron-LM's 1F1B does: it sends right after an action, receives
+right before one, and exchanges with one neighbour at once. `torch_lowering` has PyTorch's own order.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from itertools import pairwise
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from octopipe_cli.plan import Action, Orders
 from octopipe_cli.simulate import Timeline
-
-#: Of so many stages a rank may hold the weights gathered under FSDP2: PyTorch's own number.
-GATHERED: Final = 3
 
 
 class Message(NamedTuple):
@@ -93,7 +88,7 @@ def _by_end(timeline: Timeline) -> list[tuple[int, Action]]:
     """Return all actions with their ranks by planned end; those that end together in an order they can run in."""
     rank_of = {action: rank for rank, actions in enumerate(timeline.orders) for action in actions}
     place = {action: at for actions in timeline.orders for at, action in enumerate(actions)}
-    behind = {action: _after(action, rank_of) for action in rank_of}
+    behind = {action: needing(action, rank_of) for action in rank_of}
     for actions in timeline.orders:
         for action, following in pairwise(actions):
             behind[action].append(following)
@@ -118,7 +113,7 @@ def _by_end(timeline: Timeline) -> list[tuple[int, Action]]:
     return found
 
 
-def _after(action: Action, known: dict[Action, int]) -> list[Action]:
+def needing(action: Action, known: dict[Action, int]) -> list[Action]:
     """Return the actions that need this one's result, whatever rank they are on."""
     stage, kind, microbatch = action
     if kind == "W":
@@ -130,65 +125,6 @@ def _after(action: Action, known: dict[Action, int]) -> list[Action]:
     else:
         wanted += [Action(stage - 1, "B", microbatch), Action(stage - 1, "I", microbatch)]
     return [other for other in wanted if other in known]
-
-
-def swept(orders: Orders) -> tuple[Program, ...]:
-    """Return the order PyTorch's runtime makes of a compute-only schedule: untimed, by sweeps over the ranks.
-
-    In each sweep every rank whose next action has its inputs takes that one; its send, and the receive on the other
-    rank, follow at that moment. What the runtime adds for sharded weights takes sweeps too.
-    """
-    messages = messages_of(orders)
-    rank_of = {action: rank for rank, actions in enumerate(orders) for action in actions}
-    needs: dict[Action, list[Action]] = {action: [] for action in rank_of}
-    for action in rank_of:
-        for following in _after(action, rank_of):
-            needs[following].append(action)
-    programs: list[list[tuple[Step, ...]]] = [[] for _ in orders]
-    done: set[Action] = set()
-    at = [0] * len(orders)
-    fillers = [_fillers(actions) for actions in orders]
-    moved = True
-    while moved:
-        moved = False
-        for rank, actions in enumerate(orders):
-            if at[rank] == len(actions):
-                continue
-            action = actions[at[rank]]
-            if fillers[rank][at[rank]]:
-                fillers[rank][at[rank]] -= 1
-            elif done.issuperset(needs[action]):
-                programs[rank].append((action,))
-                if action in messages:
-                    message = messages[action]
-                    programs[rank].append((Transfer("send", message),))
-                    programs[message.receiver].append((Transfer("receive", message),))
-                done.add(action)
-                at[rank] += 1
-            else:
-                continue
-            moved = True
-    return tuple(map(tuple, programs))
-
-
-def _fillers(actions: tuple[Action, ...]) -> list[int]:
-    """Return how many steps for sharded weights the runtime puts before each action of a rank.
-
-    Of the rank's next three stages the weights are gathered, all others are dropped (`_add_unshard_reshard`); a stage
-    reduces its gradients after its last backward (`_add_reduce_grad`).
-    """
-    upcoming: dict[int, deque[int]] = {}
-    for at, action in enumerate(actions):
-        upcoming.setdefault(action.stage, deque()).append(at)
-    counts, gathered, reduced = [], set[int](), 0
-    for action in actions:
-        nearest = sorted((places[0], stage) for stage, places in upcoming.items() if places)
-        wanted = {stage for _, stage in nearest[:GATHERED]}
-        counts.append(reduced + len(gathered ^ wanted))
-        gathered = wanted
-        upcoming[action.stage].popleft()
-        reduced = 0 if upcoming[action.stage] else 1
-    return counts
 
 
 def blocking(orders: Orders) -> tuple[Program, ...]:

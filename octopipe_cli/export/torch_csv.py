@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from octopipe_cli.engines.communication import Program, Transfer, in_planned_order, swept
+from octopipe_cli.engines.communication import Program, Transfer, in_planned_order
 from octopipe_cli.engines.rendezvous import check_no_deadlock
+from octopipe_cli.engines.torch_lowering import swept
 from octopipe_cli.export import Options
 from octopipe_cli.export.refusal import check_runs
 from octopipe_cli.export.torch_orders import changes, for_torch

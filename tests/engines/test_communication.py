@@ -11,10 +11,10 @@ from octopipe_cli.engines.communication import (
     blocking,
     in_planned_order,
     messages_of,
-    swept,
 )
 from octopipe_cli.engines.megatron_orders import interleaved_1f1b, one_f_one_b
 from octopipe_cli.engines.rendezvous import check_no_deadlock
+from octopipe_cli.engines.torch_lowering import swept
 from octopipe_cli.errors import DeadlockError
 from octopipe_cli.plan import Orders
 from octopipe_cli.simulate import Timeline, simulate

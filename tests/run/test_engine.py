@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from octopipe_cli.engines.communication import swept
 from octopipe_cli.engines.megatron_orders import one_f_one_b
+from octopipe_cli.engines.torch_lowering import swept
 from octopipe_cli.export.torch_csv import compute_only
 from octopipe_cli.plan import Plan, plan_text
-from octopipe_cli.run.launch import RunError, execute
+from octopipe_cli.run.launch import execute
 from octopipe_cli.run.measured import compare
+from octopipe_cli.run.watch import RunError
 from tests.documents import MODELS
 from tests.engines.plans import plan_of
 from tests.instances import Instance, plan_from, random_instance, random_orders

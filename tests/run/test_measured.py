@@ -11,11 +11,12 @@ from octopipe_cli.errors import InvalidPlanError
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Action
 from octopipe_cli.replay import replay
+from octopipe_cli.run.environment import under_torchrun
 from octopipe_cli.run.job import Check, Job, Outcome, Span
-from octopipe_cli.run.launch import under_torchrun, where
 from octopipe_cli.run.measured import compare
 from octopipe_cli.run.recorder import Recorder
 from octopipe_cli.run.timed import TimedWorkload, stretched
+from octopipe_cli.run.watch import ended, where
 from octopipe_cli.simulate import Timeline
 from tests.engines.plans import plan_of
 from tests.instances import plan_from, random_instance
@@ -87,6 +88,7 @@ def test_where_a_rank_is() -> None:
     assert where(job(), 0, -1, 0) == "rank 0 is starting"
     assert where(job(), 1, 0, 2) == "rank 1 is in 1F1, action 3 of 4"
     assert where(job(), 1, 0, 4) == "rank 1 has ended its actions"
+    assert [ended(job(), 1, 0, done) for done in (3, 4)] == [False, True]
 
 
 def test_torchrun_is_known_by_its_variables() -> None:
