@@ -83,10 +83,12 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=False):
     keep: tuple[Part, ...] | None = None
     #: By how many per cent times may be off in the draws by which near-equal plans are compared.
     robust_noise_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+    #: Whether the ranks' order along the model was searched too.
+    reorder_ranks: bool | None = None
 
 
 #: What plans that did not ask for it leave out of their request: they are the same bytes as before it could be asked.
-UNLESS_ASKED: Final = ("warm_start", "stability_percent", "keep", "robust_noise_percent")
+UNLESS_ASKED: Final = ("warm_start", "stability_percent", "keep", "robust_noise_percent", "reorder_ranks")
 
 
 class PredictedRank(Record, frozen=True, kw_only=True):
@@ -176,7 +178,11 @@ class Search(Record, frozen=True, kw_only=True, forbid_unknown_fields=False):
 
 
 class Plan(Record, frozen=True, kw_only=True):
-    """A plan, as its file holds it."""
+    """A plan, as its file holds it.
+
+    `rank_order`, where there is one: the rank at each place along the model. A placement in a circle or a V goes by
+    places; everything else names ranks by their numbers in the cluster.
+    """
 
     schema: Literal["octopipe.plan"]
     version: Literal[1]
@@ -192,6 +198,7 @@ class Plan(Record, frozen=True, kw_only=True):
     orders: list[list[str]]
     search: Search
     baseline: Baseline | None = None
+    rank_order: tuple[Index, ...] | None = None
     content_digest: Digest | None = None
     provenance: dict[str, Any] = {}
 
@@ -282,6 +289,7 @@ def plan_text(plan: Plan) -> str:
     """Return a plan as the text of its file: made for line-wise diffs (a stage a line, a rank's order apart)."""
     document = plan_document(plan)
     order = ["schema", "version", "created_by", "inputs", "request", "predicted", "bound", "p2p", "kinds", "ranks"]
+    order += ["rank_order"]
     order += ["baseline", "stages", "orders", "search", "content_digest", "provenance"]
     parts = [f'  "{key}": {_layout(key, document[key])}' for key in order if key in document]
     return "{\n" + ",\n".join(parts) + "\n}\n"

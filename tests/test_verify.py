@@ -103,6 +103,16 @@ def test_valid_for_every_engine_that_runs_it(engine: str, objective: str) -> Non
     assert judged(files(FUSED, ALIKE, engine=engine, objective=objective, **asked)) == []
 
 
+def test_a_placement_goes_by_the_places_of_the_ranks() -> None:
+    asked: Any = {"placement": "cyclic", "reorder_ranks": True}
+    for engine in ("any", "megatron", "torchtitan"):
+        made = files(SWAPPED_ORDERS, SWAPPED, engine=engine, **asked)
+        assert {finding.rule for finding in judged(made)} >= {"placement-request"}
+        made.plan["rank_order"] = [1, 0]
+        made.plan.pop("content_digest", None)
+        assert judged(made) == []
+
+
 def test_blocking_transfers_are_replayed() -> None:
     blocking = files(cluster=CLUSTER | {"p2p": "blocking"})
     assert judged(blocking) == []
@@ -318,6 +328,8 @@ CASES: list[tuple[str, str, Corrupt]] = [
     ("recompute-request", "$.stages[2].recompute", lambda: files(recompute="none")),
     ("recompute-request", "$.stages[0].recompute", lambda: files(recompute="full")),
     ("backward-request", "$.orders[0]", lambda: files(backward="fused")),
+    ("rank-order", "$.rank_order", lambda: edited("rank_order", to=[1, 1], base=files(reorder_ranks=True))),
+    ("rank-order", "$.rank_order", lambda: edited("rank_order", to=[1, 0])),
     ("placement-request", "$.stages[2].rank", lambda: files(placement="v")),
     ("placement-request", "$.stages[0].rank", lambda: files(SWAPPED_ORDERS, SWAPPED, placement="cyclic")),
     ("max-stages", "$.stages", lambda: files(max_stages_per_rank=1)),

@@ -153,6 +153,16 @@ def plan(
             "step time where the profile's times are off by so many per cent (8%), over a fixed set of draws.",
         ),
     ] = None,
+    reorder_ranks: Annotated[
+        bool,
+        typer.Option(
+            "--reorder-ranks",
+            rich_help_panel=SEARCH,
+            help="Search in which order the ranks stand along the model too, where a placement in a circle or a V "
+            "goes through them; the plan's rank_order says it, ranks keep the cluster's numbers. Free placement needs "
+            "no such order.",
+        ),
+    ] = False,
     format: Annotated[Format, typer.Option(rich_help_panel=OUTPUT, help="How the report is printed.")] = Format.text,
     no_gantt: Annotated[bool, typer.Option("--no-gantt", rich_help_panel=OUTPUT, help="Print no chart.")] = False,
     check: Annotated[
@@ -208,6 +218,7 @@ def plan(
         warm_start=None if warm is None else warm.digest,
         stability_percent=None if stability is None else percent(stability, "--stability"),
         keep=None if keep is None else kept_parts(keep),
+        reorder_ranks=reorder_ranks or None,
         robust_noise_percent=None if robust_noise is None else percent(robust_noise, "--robust-noise"),
     )
     if stability is not None and warm_start is None:

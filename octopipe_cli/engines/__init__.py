@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from octopipe_cli.cluster import P2P
 from octopipe_cli.engines.facts import Facts, Rule, Violation
+from octopipe_cli.engines.renumber import along_model
 from octopipe_cli.engines.rules import DEEPSPEED_RULES, MEGATRON_RULES, TORCH_RULES, TORCHTITAN_RULES, no_empty_stage
 from octopipe_cli.plan import Engine, Plan
 
@@ -81,7 +82,7 @@ def why_not(plan: Plan, engine: Engine, symbols: Mapping[str, str] | None = None
     symbols
         Of megatron-hybrid: layer symbols by kind, before those that the kinds' names suggest.
     """
-    facts = Facts(plan, engine, symbols or {})
+    facts = Facts(along_model(plan), engine, symbols or {})
     violations: list[Violation] = []
     broken: set[str] = set()
     for rule in ENGINES[engine].rules:

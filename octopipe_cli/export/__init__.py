@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Final, NamedTuple, Protocol, cast
 
+from octopipe_cli.engines.renumber import along_model
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Loaded, did_you_mean, show
 from octopipe_cli.plan import Plan
@@ -84,8 +85,18 @@ def target_named(name: str) -> Target:
     return targets[name]
 
 
+#: Targets whose engine places stages itself, by the ranks' places along the model.
+ALONG_MODEL: Final = ("megatron", "megatron-hybrid", "torchtitan", "automodel", "deepspeed")
+
+
+def _for_target(plan: Loaded[Plan], target: Target) -> Loaded[Plan]:
+    """Return the plan with the numbers that the target's engine gives its ranks."""
+    return replace(plan, value=along_model(plan.value)) if target.name in ALONG_MODEL else plan
+
+
 def export(plan: Loaded[Plan], target: Target, options: Options) -> str:
     """Return the plan in a target's format; raises what the target's `Exporter.export` does."""
+    plan = _for_target(plan, target)
     module = cast(Exporter, import_module(f"octopipe_cli.export.{target.module}"))
     return module.export(plan, options)
 
@@ -93,4 +104,8 @@ def export(plan: Loaded[Plan], target: Target, options: Options) -> str:
 def notes(plan: Loaded[Plan], target: Target, options: Options) -> list[str]:
     """Return what a reader of an export should know beside its text."""
     module = import_module(f"octopipe_cli.export.{target.module}")
-    return module.notes(plan, options) if hasattr(module, "notes") else []
+    said = module.notes(_for_target(plan, target), options) if hasattr(module, "notes") else []
+    if plan.value.rank_order is None or target.name not in ALONG_MODEL:
+        return said
+    order = ", ".join(map(str, plan.value.rank_order))
+    return [*said, f"ranks are numbered along the model: launch them so that 0, 1, ... are the cluster's {order}"]

@@ -65,6 +65,8 @@ def _facts(plan: Plan, timeline: Timeline) -> Iterator[tuple[str, str]]:
             "baseline",
             f"{base.schedule}{partition}: {time_text(base.step_time_ns)}; the plan is {speedup} times as fast",
         )
+    if plan.rank_order is not None:
+        yield "ranks", f"along the model in the order {', '.join(map(str, plan.rank_order))}"
     yield (
         "search",
         (

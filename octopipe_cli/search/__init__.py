@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from octopipe_cli.cluster import Cluster
@@ -17,6 +18,8 @@ from octopipe_cli.search.keep import keep_of
 from octopipe_cli.search.planner import Planner
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.record import plan_record
+from octopipe_cli.search.reorder import LOOK, best_order, permuted, put_back
+from octopipe_cli.search.starts import places_freely
 from octopipe_cli.search.warm import warm_start
 from octopipe_cli.simulate import simulate
 from octopipe_cli.verify import check
@@ -71,17 +74,45 @@ def make_plan(
     assert request.warm_start == (None if warm is None else warm.digest)
     begin = None if warm is None else warm_start(warm, profile.value, cluster.value, engine_request(request))
     keep = keep_of(request, begin, warm)
-    planner = Planner(profile.value, cluster.value, request, jobs, time_limit_s, observer, stop, budget, begin, keep)
+    deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+    order = _rank_order(profile.value, cluster.value, request, jobs, deadline, stop)
+    machine = cluster.value if order is None else permuted(cluster.value, order)
+    left = None if deadline is None else max(0.1, deadline - time.monotonic())
+    planner = Planner(profile.value, machine, request, jobs, left, observer, stop, budget, begin, keep)
     best, rows, bound = planner.search()
     stopped_by = planner.stopped_by(planner.value(best.timeline)[0])
+    assignment, orders = best.assignment, best.timeline.orders
+    if order is not None:
+        assignment, orders = put_back(assignment, orders, order)
     # Once more with the profile as it is: an engine's view of it has other stages that may not split.
     p2p, number = best.timeline.pipeline.p2p, request.num_microbatches
-    pipeline = build_pipeline(profile.value, cluster.value, best.assignment, number, p2p)
-    timeline = simulate(pipeline, best.timeline.orders)
-    plan = sealed(plan_record(profile, cluster, request, best.assignment, timeline, bound, rows, stopped_by))
+    pipeline = build_pipeline(profile.value, cluster.value, assignment, number, p2p)
+    timeline = simulate(pipeline, orders)
+    plan = sealed(plan_record(profile, cluster, request, assignment, timeline, bound, rows, stopped_by, order))
     check_engine(plan, profile)
     try:
         check(plan, profile, cluster)
     except InvalidPlanError as error:
         raise AssertionError(f"the search made a plan that does not hold: {error}") from error
     return plan
+
+
+def _rank_order(
+    profile: Profile, cluster: Cluster, request: Request, jobs: int, deadline: float | None, stop: threading.Event
+) -> tuple[int, ...] | None:
+    """Return the order of ranks along the model to plan for; None where they keep theirs.
+
+    Where stages may sit on any rank there is nothing to choose.
+    """
+    if not request.reorder_ranks or places_freely(engine_request(request)):
+        return None
+
+    def over() -> bool:
+        return stop.is_set() or (deadline is not None and time.monotonic() > deadline)
+
+    def look(machine: Cluster) -> int:
+        planner = Planner(profile, machine, request, jobs, None, None, stop, LOOK)
+        return planner.value(planner.search()[0].timeline)[0]
+
+    order = best_order(cluster, look, over)
+    return None if order == tuple(range(cluster.num_ranks)) else order

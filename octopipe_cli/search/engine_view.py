@@ -20,6 +20,11 @@ FIXED_ORDERS: Final[tuple[Engine, ...]] = ("megatron", "megatron-hybrid", "deeps
 def check_request(request: Request) -> None:
     """Raise InputError where the request asks an engine for what it cannot do."""
     engine, placement = request.engine, request.placement
+    if request.reorder_ranks and request.warm_start is not None:
+        raise InputError(
+            "--reorder-ranks cannot begin from a plan, whose ranks stand in an order already",
+            remedy="leave out --reorder-ranks, or --warm-start and --from",
+        )
     if engine in FIXED_ORDERS and placement == "v":
         raise InputError(
             f"{engine} has no V placement", path="--placement", found="v", expected="cyclic, or none (free)"

@@ -39,6 +39,7 @@ def plan_record(
     bound: CertifiedBound,
     rows: Sequence[ClassicRow],
     stopped_by: str,
+    rank_order: tuple[int, ...] | None = None,
 ) -> Plan:
     """Return the plan of an assignment and its timeline, with all that a plan file repeats of its inputs."""
     pipeline = timeline.pipeline
@@ -66,6 +67,7 @@ def plan_record(
             for member in cluster.value.members
         ],
         baseline=_baseline(timeline, rows),
+        rank_order=rank_order,
         stages=[_stage(model, assignment, timeline, stage) for stage in range(assignment.num_stages)],
         orders=write_orders(timeline.orders),
         search=Search(stopped_by=stopped_by, reproducible=stopped_by in ("effort", "bound")),
@@ -111,6 +113,8 @@ def _scope(request: Request) -> str:
         parts.append("fused backward")
     if request.placement != "free":
         parts.append(f"{'V' if request.placement == 'v' else request.placement} placement")
+    if request.reorder_ranks:
+        parts.append("the ranks in this order")
     if request.recompute == "full":
         parts.append("full recomputation")
     elif request.recompute == "none":

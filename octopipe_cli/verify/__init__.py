@@ -76,6 +76,7 @@ RULES: Final = [
     Rule("p2p", "p2p is the cluster's, or the engine's own", records.p2p_matches),
     Rule("recompute-request", "stages recompute as requested", records.recompute_as_requested),
     Rule("backward-request", "a fused backward is kept where requested", records.backward_as_requested, _TOKENS),
+    Rule("rank-order", "the order of ranks along the model has each once", records.rank_order_is_one),
     Rule("placement-request", "stages are placed as requested", records.placement_as_requested, _STAGES),
     Rule("max-stages", "no rank holds more stages than requested", records.max_stages_kept, _STAGES),
     Rule("engine-placement", "the engine can run the placement", records.engine_takes_placement, _STAGES),

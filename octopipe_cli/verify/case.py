@@ -54,6 +54,11 @@ class Case:
         """The rules of the plan's engine that it breaks."""
         return why_not(self.plan, self.plan.request.engine)
 
+    def rank_at(self, place: int) -> int:
+        """Return the rank at a place along the model: of that number, unless the plan has an order of ranks."""
+        order = self.plan.rank_order
+        return place if order is None or place >= len(order) else order[place]
+
     @property
     def one_stage_a_rank(self) -> bool:
         """Whether there are as many stages as ranks."""

@@ -121,8 +121,18 @@ def back_and_forth(case: Case) -> list[int]:
 
 def _misplaced(case: Case, expected: list[int], why: str) -> Found:
     for s, stage in enumerate(case.plan.stages):
-        if stage.rank != expected[s]:
-            yield f"$.stages[{s}].rank", f"found {stage.rank}, expected {expected[s]} ({why})"
+        wanted = case.rank_at(expected[s])
+        if stage.rank != wanted:
+            yield f"$.stages[{s}].rank", f"found {stage.rank}, expected {wanted} ({why})"
+
+
+def rank_order_is_one(case: Case) -> Found:
+    """Every rank once in the order along the model, and none but where it was asked for."""
+    order = case.plan.rank_order
+    if order is not None and sorted(order) != list(range(len(case.members))):
+        yield "$.rank_order", f"found {show(list(order))}, expected each of {len(case.members)} ranks once"
+    if order is not None and not case.plan.request.reorder_ranks:
+        yield "$.rank_order", "found an order of ranks, expected none (not requested)"
 
 
 def placement_as_requested(case: Case) -> Found:
@@ -155,7 +165,7 @@ def engine_takes_placement(case: Case) -> Found:
         yield "$.stages", f"found {stages} stages, expected {ranks}: engine deepspeed runs one a rank"
     elif case.megatron and stages % ranks:
         yield "$.stages", f"found {stages} stages on {ranks} ranks, expected the same number on each (engine {engine})"
-    elif engine == "torchtitan" and stages == 2 * ranks and case.plan.stages[ranks].rank == ranks - 1:
+    elif engine == "torchtitan" and stages == 2 * ranks and case.plan.stages[ranks].rank == case.rank_at(ranks - 1):
         yield from _misplaced(case, back_and_forth(case), f"a V, for engine {engine}")
     else:
         yield from _misplaced(case, cyclic(case), f"cyclic, for engine {engine}")

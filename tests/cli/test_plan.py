@@ -65,6 +65,7 @@ def test_the_plan_is_written_beside_its_chart_and_report(folder: Path, octopipe:
 def test_the_search_is_asked_for_what_the_flags_say(folder: Path, octopipe: Octopipe, stand_in: StandIn) -> None:
     flags = ["--effort", "quick", "--seed", "7", "--time-limit", "1.5", "--jobs", "3", "--recompute", "full"]
     flags += ["--backward", "fused", "--max-stages-per-rank", "2", "--placement", "v", "--objective", "span"]
+    flags += ["--reorder-ranks", "--robust-noise", "8%"]
     assert octopipe(*ARGUMENTS, *flags).code == 0
     (asked,) = stand_in.asked
     assert asked["request"] == Request(
@@ -77,6 +78,8 @@ def test_the_search_is_asked_for_what_the_flags_say(folder: Path, octopipe: Octo
         placement="v",
         objective="span",
         max_stages_per_rank=2,
+        reorder_ranks=True,
+        robust_noise_percent=8.0,
     )
     assert (asked["jobs"], asked["time_limit_s"], asked["observer"]) == (3, 1.5, None)
     assert (asked["profile"].value.name, asked["cluster"].value.name) == ("toy", "pair")
