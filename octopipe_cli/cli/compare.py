@@ -43,7 +43,7 @@ def compare(
     profile: ProfileFile,
     cluster: ClusterFile,
     num_microbatches: NumMicrobatches,
-    plan: Annotated[str | None, typer.Option(metavar="FILE", help="A plan for these inputs, as a row.")] = None,
+    plan: Annotated[str | None, typer.Option(metavar="PLAN", help="A plan for these inputs, as a row.")] = None,
     recompute: Annotated[Recompute, typer.Option(help="Activation recomputation of the classic schedules.")] = "auto",
     max_stages_per_rank: Annotated[
         int | None, typer.Option(min=1, metavar="V", help="At most so many stages a rank.")

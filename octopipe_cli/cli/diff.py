@@ -32,8 +32,8 @@ class FailOn(str, Enum):
     never = "never"
 
 
-def _input(help_text: str) -> Any:
-    return typer.Option(metavar="FILE", help=help_text, rich_help_panel=INPUTS)
+def _input(metavar: str, help_text: str) -> Any:
+    return typer.Option(metavar=metavar, help=help_text, rich_help_panel=INPUTS)
 
 
 def diff(
@@ -87,10 +87,10 @@ def diff(
             rich_help_panel=GATE,
         ),
     ] = None,
-    old_profile: Annotated[str | None, _input("The profile of OLD: what changed in it is told too.")] = None,
-    new_profile: Annotated[str | None, _input("The profile of NEW.")] = None,
-    old_cluster: Annotated[str | None, _input("The cluster of OLD: what changed in it is told too.")] = None,
-    new_cluster: Annotated[str | None, _input("The cluster of NEW.")] = None,
+    old_profile: Annotated[str | None, _input("PROFILE", "The profile of OLD: what changed in it is told too.")] = None,
+    new_profile: Annotated[str | None, _input("PROFILE", "The profile of NEW.")] = None,
+    old_cluster: Annotated[str | None, _input("CLUSTER", "The cluster of OLD: what changed in it is told too.")] = None,
+    new_cluster: Annotated[str | None, _input("CLUSTER", "The cluster of NEW.")] = None,
     kinds: Annotated[
         bool,
         typer.Option(

@@ -25,7 +25,8 @@ def estimate(
         ),
     ],
     hardware: Annotated[
-        str, typer.Option(metavar="NAME", help="h100-sxm, say: a hardware that ships with octopipe, or a .json file.")
+        str,
+        typer.Option(metavar="HARDWARE", help="A hardware that ships with octopipe (h100-sxm, say), or a .json file."),
     ],
     sequence_length: Annotated[
         int, typer.Option(rich_help_panel=TRAINING, min=1, max=MAX_DEGREE, metavar="N", help="Positions of a sample.")

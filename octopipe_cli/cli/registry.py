@@ -124,5 +124,10 @@ ROOT: Final = Branch(
             "Print the JSON Schema (draft 2020-12) of a file, or of what `octopipe diff --format json` prints.",
             MORE,
         ),
+        "completion": Entry(
+            "completion:completion",
+            "Print the completion script for a shell; its first lines say where it goes.",
+            MORE,
+        ),
     },
 )

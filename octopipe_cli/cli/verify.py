@@ -24,10 +24,11 @@ def verify(
         str | None, typer.Argument(metavar="PLAN", show_default=False, help="The plan file; - is standard input.")
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(metavar="FILE", show_default=False, help="The model profile the plan was made from.")
+        str | None,
+        typer.Option(metavar="PROFILE", show_default=False, help="The model profile the plan was made from."),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="FILE", show_default=False, help="The cluster spec the plan was made from.")
+        str | None, typer.Option(metavar="CLUSTER", show_default=False, help="The cluster spec the plan was made from.")
     ] = None,
     format: Annotated[Format, typer.Option(help="How the findings are printed.")] = Format.text,
     fresh: Annotated[

@@ -1,0 +1,1 @@
+"""What the shells' completions are written from, and a module for each shell."""
