@@ -11,7 +11,7 @@ _octopipe_node() {
             ;;
         'plan')
             commands=''
-            options='-m --num-microbatches -o --output --effort --seed --time-limit --jobs --engine --recompute --backward --max-stages-per-rank --placement --objective --warm-start --stability --keep --from --robust-noise --format --no-gantt --check --check-all -h --help'
+            options='-m --num-microbatches -o --output --effort --seed --time-limit --jobs --engine --recompute --backward --max-stages-per-rank --placement --objective --warm-start --stability --keep --from --robust-noise --reorder-ranks --format --no-gantt --check --check-all -h --help'
             valued='-m --num-microbatches -o --output --effort --seed --time-limit --jobs --engine --recompute --backward --max-stages-per-rank --placement --objective --warm-start --stability --keep --from --robust-noise --format --check'
             ;;
         'show')

@@ -140,6 +140,7 @@ complete -c octopipe -n '__octopipe_at "plan"' -l stability -x -d 'With --warm-s
 complete -c octopipe -n '__octopipe_at "plan"' -l keep -x -d 'Hold these parts of --from\'s plan fixed, with commas between: partition...'
 complete -c octopipe -n '__octopipe_at "plan"' -l from -x -a '(__octopipe_files plan)' -d 'With --keep: the plan with these parts'
 complete -c octopipe -n '__octopipe_at "plan"' -l robust-noise -x -d 'Of plans up to 0.5 % slower than the best found, take the one with the...'
+complete -c octopipe -n '__octopipe_at "plan"' -l reorder-ranks -d 'Search in which order the ranks stand along the model too, where a...'
 complete -c octopipe -n '__octopipe_at "plan"' -l format -x -a 'text json' -d 'How the report is printed'
 complete -c octopipe -n '__octopipe_at "plan"' -l no-gantt -d 'Print no chart'
 complete -c octopipe -n '__octopipe_at "plan"' -l check -x -a '(__octopipe_files plan)' -d 'Write nothing: is this plan still what PROFILE and CLUSTER give (its own...'
