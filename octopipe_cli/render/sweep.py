@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from rich.text import Text
 
 from octopipe_cli.render.glyphs import BLOCKS, Glyphs
-from octopipe_cli.render.grid import grid, joined
+from octopipe_cli.render.grid import GAP, grid, joined, wrapped
 from octopipe_cli.words import gibibyte_text, percent_text, time_column
+
+#: Heads of quantities whose names are long.
+SHORT: Final = {"max-stages-per-rank": "stages/rank"}
+#: Columns that are left out where the terminal is too narrow for all, in this order.
+LEFT_OUT: Final = ("stages", "micro-b./s", "peak GiB", "gap %")
 
 
 def sweep_table(document: Mapping[str, Any], glyphs: Glyphs = BLOCKS, width: int = 100) -> Text:
@@ -18,42 +23,52 @@ def sweep_table(document: Mapping[str, Any], glyphs: Glyphs = BLOCKS, width: int
     A row without a plan says why. Pareto points, which no smaller value equals in throughput, carry a star.
     """
     entries = document["points"]
-    planned = [entry for entry in entries if entry["status"] == "planned"]
-    step_unit, steps = time_column(entry["step_time_ns"] for entry in planned)
-    with_tokens = any(entry["tokens_per_s"] is not None for entry in planned)
-    heads = [_head(document), "", f"step {glyphs.plain(step_unit)}", "gap %", "micro-batches/s"]
-    heads += ["tokens/s"] if with_tokens else []
-    heads += ["peak GiB", "stages", "best classic", "speed-up"]
-    rows, missing, number = [], [], 0
-    for entry in entries:
-        value = f"{entry['value']:g}"
-        if entry["status"] != "planned":
-            rows.append([value, "", entry["status"], *[""] * (len(heads) - 3)])
-            missing.append(f"{value}: {glyphs.name(entry['message'])}")
-            continue
-        rows.append([value, "*" if entry["pareto"] else "", steps[number], *_figures(entry, with_tokens)])
-        number += 1
-    lines = grid(heads, rows, "rl" + "r" * (len(heads) - 4) + "lr", width)
+    columns = _columns(document, glyphs)
+    for head in LEFT_OUT:
+        if sum(max(map(len, [name, *cells])) + len(GAP) for name, cells in columns.items()) - len(GAP) > width:
+            del columns[head]
+    align = "".join("l" if head in ("", "best classic") else "r" for head in columns)
+    lines = grid(list(columns), list(zip(*columns.values(), strict=True)), align, width)
     for line, entry in zip(lines[1:], entries, strict=True):
         if entry.get("pareto"):
             line.stylize("bold")
-    return joined([*lines, *(Text(line, style="dim") for line in missing)])
+    missing = [entry for entry in entries if entry["status"] != "planned"]
+    said = [line for e in missing for line in wrapped(f"{e['value']:g}: ", glyphs.name(e["message"]), width)]
+    return joined([*lines, *said])
 
 
-def _head(document: Mapping[str, Any]) -> str:
-    unit = document["unit"]
-    return f"{document['quantity']} {unit}" if unit else str(document["quantity"])
+def _columns(document: Mapping[str, Any], glyphs: Glyphs) -> dict[str, list[str]]:
+    """Return the columns, by their heads; empty cells where there is no plan, but for the status."""
+    entries = document["points"]
+    planned = [entry for entry in entries if entry["status"] == "planned"]
+    unit, texts = time_column(entry["step_time_ns"] for entry in planned)
+    steps = iter(texts)
+
+    def cells(of: Callable[[Any], str]) -> list[str]:
+        return [of(entry) if entry["status"] == "planned" else "" for entry in entries]
+
+    name = SHORT.get(document["quantity"], document["quantity"])
+    columns = {
+        f"{name} {document['unit']}".strip(): [f"{entry['value']:g}" for entry in entries],
+        "": cells(lambda entry: "*" if entry["pareto"] else ""),
+        f"step {glyphs.plain(unit)}": [next(steps) if e["status"] == "planned" else e["status"] for e in entries],
+        "gap %": cells(lambda e: percent_text(e["step_time_ns"] - e["bound_ns"], e["bound_ns"], 2)),
+        "micro-b./s": cells(lambda entry: f"{entry['microbatches_per_s']:.2f}"),
+    }
+    if any(entry["tokens_per_s"] is not None for entry in planned):
+        columns["tokens/s"] = cells(lambda entry: f"{entry['tokens_per_s']:.0f}")
+    columns["peak GiB"] = cells(lambda entry: gibibyte_text(entry["peak_memory_bytes"]))
+    columns["stages"] = cells(lambda entry: str(entry["stages"]))
+    columns["best classic"] = cells(lambda entry: _best(entry) or "none fits")
+    columns["speed-up"] = cells(_speedup)
+    return columns
 
 
-def _figures(entry: Mapping[str, Any], with_tokens: bool) -> list[str]:
-    """Return the cells of a row after its step time."""
-    step, bound = entry["step_time_ns"], entry["bound_ns"]
-    cells = [percent_text(step - bound, bound, 2), f"{entry['microbatches_per_s']:.2f}"]
-    if with_tokens:
-        cells.append(f"{entry['tokens_per_s']:.0f}")
-    cells += [gibibyte_text(entry["peak_memory_bytes"]), str(entry["stages"])]
+def _best(entry: Mapping[str, Any]) -> str | None:
     classic = entry["classic"]
-    if not classic:
-        return [*cells, "none fits", ""]
-    best = min(classic, key=lambda name: classic[name]["step_time_ns"])
-    return [*cells, best, f"{classic[best]['step_time_ns'] / max(step, 1):.3f}"]
+    return min(classic, key=lambda name: classic[name]["step_time_ns"]) if classic else None
+
+
+def _speedup(entry: Mapping[str, Any]) -> str:
+    best = _best(entry)
+    return "" if best is None else f"{entry['classic'][best]['step_time_ns'] / max(entry['step_time_ns'], 1):.3f}"

@@ -16,6 +16,7 @@ from octopipe_cli.profile import Training
 from octopipe_cli.render.chart import Chart, Curve, x_axis, y_axis
 from octopipe_cli.render.glyphs import ASCII, BLOCKS
 from octopipe_cli.render.plot import plot
+from octopipe_cli.render.sweep import sweep_table
 from octopipe_cli.sweep.chart import sweep_chart
 from octopipe_cli.sweep.points import Point, sweep_csv, sweep_document, tokens_of, with_pareto
 from octopipe_cli.sweep.quantities import MEMORY, MICROBATCHES
@@ -120,3 +121,19 @@ def test_pictures_are_well_formed_and_escape_names() -> None:
     circles = list(root.iter(f"{space}circle"))
     assert len(circles) == 3 + 3 + 1  # plan, zb, the legend's
     assert ElementTree.fromstring(svg_plot(sweep_chart(MEMORY, [point(40, None)]), "t")) is not None
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_tables_keep_to_the_width(width: int) -> None:
+    text = sweep_table(sweep_document(MEMORY, POINTS, 4096), ASCII, width).plain
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    assert ("micro-b./s" in lines[0], "tokens/s" in lines[0]) == (width > 80, True)
+    assert [line.split()[:2] for line in lines[1:5]] == [
+        ["40", "infeasible"],
+        ["48", "*"],
+        ["56", "90.00"],
+        ["64", "*"],
+    ]
+    assert lines[5] == "40: no plan fits"
+    assert lines[2].split()[-2:] == ["zb", "1.111"]
