@@ -171,10 +171,11 @@ class PlanStage(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Search(Record, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """How the search ended; further keys may stand here."""
+    """How the search ended, and what each engine would reach; further keys may stand here."""
 
     stopped_by: str
     reproducible: bool
+    engines: dict[str, Nanoseconds] = {}
 
 
 class Plan(Record, frozen=True, kw_only=True):

@@ -5,16 +5,16 @@ All is read from the plan alone, so that commands that hold nothing but a plan f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from octopipe_cli.cluster import P2P
-from octopipe_cli.engines.facts import Facts, Rule, Violation
+from octopipe_cli.engines.facts import Facts, ModelFacts, Rule, Violation
 from octopipe_cli.engines.renumber import along_model
 from octopipe_cli.engines.rules import DEEPSPEED_RULES, MEGATRON_RULES, TORCH_RULES, TORCHTITAN_RULES, no_empty_stage
 from octopipe_cli.plan import Engine, Plan
 
-__all__ = ["ENGINES", "EngineRules", "Violation", "engine_p2p", "why_not"]
+__all__ = ["ENGINES", "EngineRules", "Violation", "engine_p2p", "why_not", "why_not_model"]
 
 
 class EngineRules(NamedTuple):
@@ -92,6 +92,19 @@ def why_not(plan: Plan, engine: Engine, symbols: Mapping[str, str] | None = None
             if found:
                 broken.add(rule.id)
     return violations
+
+
+def why_not_model(layer_kinds: Sequence[str], role_of: Mapping[str, str], engine: Engine) -> list[Violation]:
+    """Return the rules on a model's layers that an engine's plans of it would break, whatever their stages.
+
+    Parameters
+    ----------
+    layer_kinds, role_of
+        The kind of every layer, and the role of every kind.
+    """
+    facts = ModelFacts(layer_kinds, role_of, engine)
+    rules = [rule for rule in ENGINES[engine].rules if rule.id in ("layer-order", "kinds")]
+    return [Violation(rule.id, path, message) for rule in rules for path, message in rule.function(facts)]
 
 
 def engine_p2p(engine: Engine, stages_per_rank: int, cluster: P2P) -> P2P:

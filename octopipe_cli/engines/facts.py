@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -55,10 +55,15 @@ class Facts:
         """The kinds of each stage's layers."""
         return [tuple(expand(stage.kinds)) for stage in self.plan.stages]
 
+    @property
+    def role_of(self) -> Mapping[str, str]:
+        """The role of each kind."""
+        return self.plan.kinds
+
     @cached_property
     def roles(self) -> list[tuple[str, ...]]:
         """The roles of each stage's layers."""
-        return [tuple(self.plan.kinds.get(kind, "decoder") for kind in kinds) for kinds in self.kinds]
+        return [tuple(self.role_of.get(kind, "decoder") for kind in kinds) for kinds in self.kinds]
 
     @cached_property
     def split_stages(self) -> list[int]:
@@ -68,6 +73,21 @@ class Facts:
     def stages_with(self, role: str) -> list[int]:
         """Return the stages that hold a layer of that role."""
         return [number for number, roles in enumerate(self.roles) if role in roles]
+
+
+class ModelFacts(Facts):
+    """A model as the rules on its layers see it, before there is a plan: all in one stage."""
+
+    def __init__(self, layer_kinds: Sequence[str], role_of: Mapping[str, str], engine: Engine) -> None:
+        self.kinds = [tuple(layer_kinds)]
+        self._role_of = role_of
+        self.engine = engine
+        self.symbols = {}
+
+    @property
+    def role_of(self) -> Mapping[str, str]:
+        """The role of each kind."""
+        return self._role_of
 
 
 class Rule(NamedTuple):

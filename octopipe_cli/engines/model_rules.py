@@ -66,7 +66,7 @@ def kinds_have_symbols(facts: Facts) -> Found:
     """Every layer is one of those the engine's model is made of."""
     used = dict.fromkeys(kind for kinds in facts.kinds for kind in kinds)
     for kind in used:
-        role = facts.plan.kinds.get(kind, "decoder")
+        role = facts.role_of.get(kind, "decoder")
         if role in ("embedding", "head"):
             continue
         if facts.engine == "megatron-hybrid":

@@ -67,6 +67,9 @@ def _facts(plan: Plan, timeline: Timeline) -> Iterator[tuple[str, str]]:
         )
     if plan.rank_order is not None:
         yield "ranks", f"along the model in the order {', '.join(map(str, plan.rank_order))}"
+    if plan.search.engines:
+        reached = (f"{engine} {time_text(value)}" for engine, value in plan.search.engines.items())
+        yield "engines", f"at a glance, with --engine: {', '.join(reached)}"
     yield (
         "search",
         (
@@ -267,7 +270,11 @@ def report_document(plan: Plan, timeline: Timeline) -> dict[str, Any]:
             "step_time_ns": base.step_time_ns,
             "speedup": base.speedup,
         },
-        "search": {"stopped_by": plan.search.stopped_by, "reproducible": plan.search.reproducible},
+        "search": {
+            "stopped_by": plan.search.stopped_by,
+            "reproducible": plan.search.reproducible,
+            "engines": plan.search.engines,
+        },
         "ranks": ranks,
         "stages": stages,
     }

@@ -13,7 +13,7 @@ from octopipe_cli.pipeline import build_pipeline
 from octopipe_cli.plan import Plan, Request, sealed
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import Budget
-from octopipe_cli.search.engine_view import check_engine, check_request, engine_request
+from octopipe_cli.search.engine_view import check_request, engine_request
 from octopipe_cli.search.keep import keep_of
 from octopipe_cli.search.planner import Planner
 from octopipe_cli.search.progress import Progress
@@ -69,7 +69,7 @@ def make_plan(
     LimitError
         Where no plan was found.
     """
-    check_request(request)
+    check_request(request, profile)
     stop = stop or threading.Event()
     assert request.warm_start == (None if warm is None else warm.digest)
     begin = None if warm is None else warm_start(warm, profile.value, cluster.value, engine_request(request))
@@ -88,8 +88,8 @@ def make_plan(
     p2p, number = best.timeline.pipeline.p2p, request.num_microbatches
     pipeline = build_pipeline(profile.value, cluster.value, assignment, number, p2p)
     timeline = simulate(pipeline, orders)
-    plan = sealed(plan_record(profile, cluster, request, assignment, timeline, bound, rows, stopped_by, order))
-    check_engine(plan, profile)
+    facts = (bound, rows, stopped_by, planner.engines, order)
+    plan = sealed(plan_record(profile, cluster, request, assignment, timeline, *facts))
     try:
         check(plan, profile, cluster)
     except InvalidPlanError as error:

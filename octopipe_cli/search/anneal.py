@@ -13,12 +13,16 @@ import numpy as np
 from numba import njit
 
 from octopipe_cli.list_scheduler import NEVER, Ints, Scratch, StageCosts, new_scratch, schedule
-from octopipe_cli.search.tables import new_costs, price, quick_bound, shares_ranks
+from octopipe_cli.search.tables import KIND, new_costs, price, quick_bound, shares_ranks
 
 #: What a search may change.
 MOVE_RANKS, MOVE_COUNT, MOVE_RECOMPUTE, MOVE_FUSE = 1, 2, 4, 8
 
 SCHEDULES_TRIED = 3
+#: Ways to go about it, as (exchanges, evenness), in per cent. So many of the moves are exchanges. What ranks' own
+#: bounds are away from their mean on the average counts so much of the step time: where one rank decides, moves between
+#: the others still go the right way. Neither way is the better one on all models: runs take turns.
+WAYS = ((25, 25), (0, 0))
 DROPPED_WORK = 24  # what a candidate costs besides its scheduled actions, in actions
 
 
@@ -65,7 +69,7 @@ def new_bench(num_stages: int, num_ranks: int, num_microbatches: int, limited: b
         np.zeros(num_ranks, np.int64),
         np.zeros((5, num_ranks), np.int64) if limited else None,
         new_scratch(num_stages, num_ranks, num_microbatches),
-        np.zeros((5, num_ranks), np.int64),
+        np.zeros((5, num_ranks + 1), np.int64),
         np.zeros((2, 0, 0), np.int64),
         np.zeros((0, 4), np.int64),
         np.array([(seed * 2654435761 + 88172645463325252) % (1 << 62) + 1], np.int64),
@@ -131,6 +135,41 @@ def _relieve(trial, heaviest, legal, random):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _give(trial, legal, kinds, kind, giver, taker, random):  # type: ignore[no-untyped-def]
+    """Shift a cut, drawn, so that a layer of a kind goes from one rank to another (-1: to any); return to which."""
+    n, cuts, ranks = trial.head[0], trial.cuts, trial.ranks
+    at = draw(random, n)
+    for k in range(n):
+        s = (at + k) % n
+        if ranks[s] != giver or cuts[s + 1] - cuts[s] < 2:
+            continue
+        if s > 0 and kinds[cuts[s]] == kind and legal[cuts[s] + 1]:
+            to = ranks[s - 1]
+            if to != giver and (taker < 0 or to == taker):
+                cuts[s] += 1
+                return to
+        if s < n - 1 and kinds[cuts[s + 1] - 1] == kind and legal[cuts[s + 1] - 1]:
+            to = ranks[s + 1]
+            if to != giver and (taker < 0 or to == taker):
+                cuts[s + 1] -= 1
+                return to
+    return np.int64(-1)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _exchange(trial, num_ranks, legal, kinds, random):  # type: ignore[no-untyped-def]
+    """Let a layer go from one rank to another and one of its kind come back: the ranks' loads stay as they are."""
+    n = trial.head[0]
+    kind = kinds[draw(random, trial.cuts[n])]
+    giver = draw(random, num_ranks)
+    taker = _give(trial, legal, kinds, kind, giver, -1, random)
+    if taker >= 0 and _give(trial, legal, kinds, kind, taker, giver, random) < 0:
+        third = _give(trial, legal, kinds, kind, taker, -1, random)
+        if third >= 0 and third != giver:
+            _give(trial, legal, kinds, kind, third, giver, random)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _move(trial, num_ranks, most, legal, allowed, heaviest, random):  # type: ignore[no-untyped-def]
     """Change the trial once: shift a cut, give a stage to another rank, swap two, split one, merge two, flip a mark."""
     cuts, ranks, recompute, fuse = trial.cuts, trial.ranks, trial.recompute, trial.fuse
@@ -188,6 +227,29 @@ def _move(trial, num_ranks, most, legal, allowed, heaviest, random):  # type: ig
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _pace(scratch):  # type: ignore[no-untyped-def]
+    """Return what one micro-batch costs the busiest rank, from what `quick_bound` leaves behind."""
+    most = np.int64(0)
+    for d in range(scratch.shape[1] - 1):
+        most = max(most, scratch[2, d] + scratch[3, d])
+    return most
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _spread(own):  # type: ignore[no-untyped-def]
+    """Return how far ranks' own bounds are from their mean, on the average."""
+    num_ranks = own.shape[0] - 1
+    total = np.int64(0)
+    for d in range(num_ranks):
+        total += own[d]
+    mean = total // num_ranks
+    away = np.int64(0)
+    for d in range(num_ranks):
+        away += abs(own[d] - mean)
+    return away // num_ranks
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _bring_together(trial, together, random):  # type: ignore[no-untyped-def]
     """Give the stages of layers that must share a rank to the rank of one of them, drawn."""
     n = trial.head[0]
@@ -215,8 +277,11 @@ def _crowded(trial, num_ranks, most_on_rank, counts):  # type: ignore[no-untyped
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def try_rules(tables, num_microbatches, overhead, modes, rules, bench, first, last):  # type: ignore[no-untyped-def]
-    """Schedule the current candidate with the rules first .. last - 1; note value and rule of the best."""
+def try_rules(tables, num_microbatches, more, overhead, modes, rules, bench, first, last):  # type: ignore[no-untyped-def]
+    """Schedule the current candidate with the rules first .. last - 1; note value and rule of the best.
+
+    `more`: micro-batches that are not scheduled but follow at the pace of the busiest rank.
+    """
     current = bench.current
     n = current.head[0]
     num_ranks = bench.step.shape[0]
@@ -227,11 +292,15 @@ def try_rules(tables, num_microbatches, overhead, modes, rules, bench, first, la
         tables, current.cuts, current.ranks, current.recompute, current.fuse, n, overhead, costs, step, memory
     ):
         return
+    stretch = np.int64(0)
+    if more > 0:
+        quick_bound(costs, n, num_microbatches, step, modes[1], bench.ranks)
+        stretch = more * _pace(bench.ranks)
     for j in range(first, last):
         rule = (rules[j, 0], rules[j, 1], rules[j, 2])
-        value = schedule(
+        value = stretch + schedule(
             costs, n, num_ranks, num_microbatches, step, memory, modes, rule, bench.no_extra, scratch,
-            current.head[1] - 1, bench.no_log,
+            current.head[1] - 1 - stretch, bench.no_log,
         )  # fmt: skip
         bench.counts[0] += scratch.tree[0] + DROPPED_WORK
         if value < current.head[1]:
@@ -243,20 +312,31 @@ def try_rules(tables, num_microbatches, overhead, modes, rules, bench, first, la
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, most_on_rank, until, budget, hot, floor):  # type: ignore[no-untyped-def]
-    """Go on annealing until `until` of `budget` actions' work is done, or a value at or below `floor` is found.
+def anneal(tables, number, overhead, modes, rules, bench, allowed, most_on_rank, work, hot, floor, way, blind):  # type: ignore[no-untyped-def]
+    """Go on annealing until the work is done, or a value at or below `floor` is found.
 
     Parameters
     ----------
+    number
+        Micro-batches that are scheduled, and others that follow at the pace of the busiest rank.
     modes, rules
         As for `schedule`; rules has shape (rules, 3).
     allowed
         Bits MOVE_...: what may be changed besides cuts.
     most_on_rank
         Most stages a rank may have.
+    work
+        Up to where to go this time, and the whole budget, in scheduled actions.
     hot
         Temperature at the start, in ns; it falls linearly to nothing.
+    way
+        One of `WAYS`.
+    blind
+        Whether the bound stands in for the schedule: what is found is well balanced, and soon.
     """
+    num_microbatches, more = number
+    until, budget = work
+    exchanges, evenness = way
     num_ranks = bench.step.shape[0]
     current, best, trial = bench.current, bench.best, bench.trial
     costs, step, memory, scratch, random, counts = (
@@ -268,9 +348,12 @@ def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, mos
         temperature = hot * (1.0 - counts[0] / budget)
         copy_candidate(current, trial)
         dice = draw(random, 100)
-        heaviest = np.argmax(bench.ranks[4])
-        for _ in range(3 if dice < 12 else 2 if dice < 35 else 1):
-            _move(trial, num_ranks, most, tables.legal, allowed, heaviest, random)
+        heaviest = np.argmax(bench.ranks[4, :num_ranks])
+        if dice >= 100 - exchanges:
+            _exchange(trial, num_ranks, tables.legal, tables.layers[KIND], random)
+        else:
+            for _ in range(3 if dice < 12 else 2 if dice < 35 else 1):
+                _move(trial, num_ranks, most, tables.legal, allowed, heaviest, random)
         counts[0] += DROPPED_WORK
         counts[1] += 1
         if allowed & MOVE_RANKS:
@@ -284,17 +367,21 @@ def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, mos
         n = trial.head[0]
         if not price(tables, trial.cuts, trial.ranks, trial.recompute, trial.fuse, n, overhead, costs, step, memory):
             continue
-        threshold = current.head[1] + patience(random, temperature)
-        least = quick_bound(costs, n, num_microbatches, step, by_span, bench.ranks)
+        least = quick_bound(costs, n, num_microbatches + more, step, by_span, bench.ranks)
+        stretch = more * _pace(bench.ranks)
+        spread = _spread(bench.ranks[0])
+        uneven = evenness * (bench.ranks[4, num_ranks] - spread) // 100
+        threshold = current.head[1] + patience(random, temperature) + uneven
         if least > threshold:
             continue
-        value = threshold + 1
-        for attempt in range(SCHEDULES_TRIED):
+        value = least if blind else threshold + 1
+        trial.head[1] = value
+        for attempt in range(0 if blind else SCHEDULES_TRIED):
             j = current.head[2] if attempt == 0 else draw(random, rules.shape[0])
             rule = (rules[j, 0], rules[j, 1], rules[j, 2])
-            found = schedule(
-                costs, n, num_ranks, num_microbatches, step, memory, modes, rule, bench.no_extra, scratch, value - 1,
-                bench.no_log,
+            found = stretch + schedule(
+                costs, n, num_ranks, num_microbatches, step, memory, modes, rule, bench.no_extra, scratch,
+                value - 1 - stretch, bench.no_log,
             )  # fmt: skip
             counts[0] += scratch.tree[0]
             if found < value:
@@ -307,6 +394,7 @@ def anneal(tables, num_microbatches, overhead, modes, rules, bench, allowed, mos
         if value <= threshold:
             counts[3] += 1
             copy_candidate(trial, current)
-            bench.ranks[4] = bench.ranks[0]
+            bench.ranks[4, :num_ranks] = bench.ranks[0, :num_ranks]
+            bench.ranks[4, num_ranks] = spread
             if value < best.head[1]:
                 copy_candidate(trial, best)

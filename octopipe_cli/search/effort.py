@@ -61,7 +61,7 @@ BUDGETS: Final[dict[Effort, Budget]] = {
         2.0, 0.2, 0.1, 12 * MILLION, ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)), 4 * MILLION, 300 * MILLION
     ),
     "standard": Budget(
-        6.0, 0.5, 0.6, 120 * MILLION, ((8, 1, 140 * MILLION), (4, 1, 260 * MILLION)), 20 * MILLION, 2000 * MILLION
+        6.0, 0.5, 0.6, 160 * MILLION, ((8, 1, 200 * MILLION), (4, 2, 400 * MILLION)), 30 * MILLION, 2000 * MILLION
     ),
     "thorough": Budget(
         60.0,

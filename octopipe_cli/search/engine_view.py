@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from octopipe_cli.engines import why_not
+from octopipe_cli.engines import why_not_model
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Loaded
-from octopipe_cli.plan import Engine, Plan, Request
+from octopipe_cli.plan import Engine, Request
 from octopipe_cli.profile import Profile
 
 #: Engines that run PyTorch's pipelining runtime, and those whose orders are settled.
@@ -17,8 +17,8 @@ TORCH_ENGINES: Final[tuple[Engine, ...]] = ("torch", "torchtitan")
 FIXED_ORDERS: Final[tuple[Engine, ...]] = ("megatron", "megatron-hybrid", "deepspeed")
 
 
-def check_request(request: Request) -> None:
-    """Raise InputError where the request asks an engine for what it cannot do."""
+def check_request(request: Request, profile: Loaded[Profile]) -> None:
+    """Raise InputError where the request asks an engine for what it cannot do, or the model is none of the engine's."""
     engine, placement = request.engine, request.placement
     if request.reorder_ranks and request.warm_start is not None:
         raise InputError(
@@ -36,20 +36,14 @@ def check_request(request: Request) -> None:
             found="1",
             expected="2, or no limit",
         )
-
-
-def check_engine(plan: Plan, profile: Loaded[Profile]) -> None:
-    """Raise InputError where the engine that a plan was made for cannot run models with the profile's layers."""
-    found = why_not(plan, plan.request.engine)
-    for violation in found:
-        if violation.rule == "kinds" and plan.request.engine == "megatron-hybrid":
-            continue  # the export asks for the symbols it cannot guess
-        if violation.path != "$.kinds" and violation.rule != "layer-order":
-            raise AssertionError(f"the search made a plan that {plan.request.engine} does not run: {violation}")
+    roles = {name: kind.role for name, kind in profile.value.kinds.items()}
+    for violation in why_not_model(profile.value.layer_kinds, roles, engine):
+        if violation.rule == "kinds" and engine == "megatron-hybrid":
+            continue  # the export asks for the symbols that names do not tell
         raise InputError(
-            f"{plan.request.engine} does not run this model: {violation.message}",
+            f"{engine} does not run this model: {violation.message}",
             file=profile.file,
-            path="$.kinds",
+            path=violation.path,
             remedy="plan for another engine: --engine megatron-hybrid, torch or any",
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -14,10 +15,11 @@ import msgspec
 from octopipe_cli.classic import ALL_NAMES, ClassicRow, classic_rows
 from octopipe_cli.cluster import P2P, Cluster
 from octopipe_cli.engines import engine_p2p
+from octopipe_cli.engines.memory import engine_memory
 from octopipe_cli.errors import LimitError
 from octopipe_cli.list_scheduler import NEVER
 from octopipe_cli.noise import SEARCH_DRAWS, Noise, quantile
-from octopipe_cli.pipeline import Assignment, build_pipeline
+from octopipe_cli.pipeline import Assignment, Pipeline, build_pipeline
 from octopipe_cli.plan import Orders, Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import BUDGETS, Budget
@@ -30,6 +32,7 @@ from octopipe_cli.search.least_memory import check_feasible, roomiest_assignment
 from octopipe_cli.search.partition_model import balanced_cuts
 from octopipe_cli.search.polish import polish
 from octopipe_cli.search.progress import Progress
+from octopipe_cli.search.reach import reach_ns
 from octopipe_cli.search.relaxation import CertifiedBound, lower_bound
 from octopipe_cli.search.stability import Steadier, limit_ns
 from octopipe_cli.search.starts import places_freely, starts
@@ -47,6 +50,9 @@ NEAR_PERCENT = 0.5
 # Temperatures of the first round and of reordering, as shares of a rank's even share of the work.
 FIRST_HEAT = 0.002
 LAST_HEAT = 0.0003
+BLIND_HEAT = 0.001
+# How many of the best partitions of a short instance are scheduled at full length.
+LENGTHENED = 6
 
 
 NOTHING_KEPT = Keep(False, False, False, None)
@@ -90,6 +96,8 @@ class Planner:
         actions = 3 * request.num_microbatches * min(profile.num_layers, 4 * cluster.num_ranks)
         self.budget = budget or BUDGETS[request.effort].for_size(actions)
         self.bound: CertifiedBound | None = None
+        self.glance = budget is None and request.engine == "any"
+        self.engines: dict[str, int] = {}
 
     @property
     def floor(self) -> int | None:
@@ -125,7 +133,7 @@ class Planner:
             with ThreadPoolExecutor(1) as solver:
                 pending = solver.submit(self._bound) if self.jobs > 1 else None
                 self.phase = "classic schedules"
-                rows = [row for row in self._classic_rows() if self._engine_runs(row)]
+                rows = [self._beside_engine(row) for row in self._classic_rows() if self._engine_runs(row)]
                 plans = [Scheduled(row.assignment, row.timeline) for row in rows if self._may_serve(row)]
                 plans += self._serial_plans() if tuner.limited or not plans else []
                 plans = [plan for plan in plans if self.keep.admits(plan.assignment)] + self._warm_plans()
@@ -144,6 +152,10 @@ class Planner:
                 self.phase = "noise"
                 more = [self._scheduled(tuner, entry) for entry in found[most:STURDY_POOL]]
                 best = self._sturdiest(best, [*polished, *plans, *more])
+            if self.glance and self.keep.given is None:
+                self.phase = "engines"
+                arguments = (self.request, best.assignment, self.watch, self.jobs)
+                self.engines = reach_ns(self.profile, self.cluster, *arguments)
         assert self.bound is not None
         return best, rows, self.bound
 
@@ -221,6 +233,32 @@ class Planner:
         )
         return self.keep.tightened(bound, self.profile, self.cluster, self.request)
 
+    def _pipeline(self, assignment: Assignment) -> Pipeline:
+        """Return the pipeline of an assignment, what the engine itself keeps taken out of the memory limits."""
+        return self._less_engine_memory(
+            build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
+        )
+
+    def _less_engine_memory(self, pipeline: Pipeline) -> Pipeline:
+        if self.request.engine not in TORCH_ENGINES:
+            return pipeline
+        sizes = [stage.bytes for stage in pipeline.stages]
+        kept = engine_memory(
+            sizes, pipeline.rank_of, pipeline.num_ranks, pipeline.num_microbatches, self.request.engine
+        )
+        limits = (None if limit is None else limit - k for limit, k in zip(pipeline.limit_bytes, kept, strict=True))
+        return dataclasses.replace(pipeline, limit_bytes=tuple(limits))
+
+    def _beside_engine(self, row: ClassicRow) -> ClassicRow:
+        """Return the row with its memory limits less what the engine keeps."""
+        timeline = row.timeline
+        pipeline = self._less_engine_memory(timeline.pipeline)
+        return (
+            row
+            if pipeline is timeline.pipeline
+            else dataclasses.replace(row, timeline=dataclasses.replace(timeline, pipeline=pipeline))
+        )
+
     def _engine_runs(self, row: ClassicRow) -> bool:
         """Return whether the engine runs the row: torchtitan has a V of two stages a rank, PyTorch recomputes in B."""
         placed = self.request.engine != "torchtitan" or row.placement == "cyclic" or row.stages_per_rank == 2
@@ -237,7 +275,7 @@ class Planner:
         free = places_freely(self.request) or self.request.placement != "free"
         request = self.request if free else msgspec.structs.replace(self.request, placement="cyclic")
         for assignment in roomiest_assignments(self.profile, self.cluster, request):
-            pipeline = build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
+            pipeline = self._pipeline(assignment)
             timeline = simulate(pipeline, serial_orders(pipeline))
             if timeline.fits:
                 plans.append(Scheduled(assignment, timeline))
@@ -250,7 +288,10 @@ class Planner:
         assignment, engine = self.warm.assignment, self.request.engine
         p2p = engine_p2p(engine, assignment.num_stages // self.cluster.num_ranks, self.cluster.p2p)
         timeline = self.warm.timeline(self.profile, self.cluster, self.request.num_microbatches, p2p)
-        return [] if timeline is None else [Scheduled(assignment, timeline)]
+        if timeline is None:
+            return []
+        timeline = dataclasses.replace(timeline, pipeline=self._less_engine_memory(timeline.pipeline))
+        return [Scheduled(assignment, timeline)] if timeline.fits else []
 
     def _within(self, best: Scheduled, plans: list[Scheduled]) -> list[Scheduled]:
         """Return the plans as near to the best one as stability asks for: as fast, where it is not asked for."""
@@ -306,6 +347,8 @@ class Planner:
             if number == len(budget.rounds) + 1:  # only now, so that the bound has been found beside the tuning
                 self.phase = "bound"
                 self.bound = pending.result() if pending is not None else self._bound()
+                if tuner.long:
+                    found = _best(tuner.lengthened(found[: max(keep, LENGTHENED)], work // 4))
             self.phase = f"tuning, round {number}"
             heat = FIRST_HEAT * 3 / (2 + number)
             found = _best(found[keep:] + tuner.round(found[:keep], runs, work, heat, self.floor or 0))
@@ -319,6 +362,9 @@ class Planner:
             begins += starts(tuner.tables, self.request, True)
         assignments = [start.assignment for start in begins if self.keep.admits(start.assignment)]
         assignments += self.keep.starts(tuner.tables, self.cluster.num_ranks, self.request)
+        if tuner.long:
+            evened = tuner.balanced(assignments, self.budget.first_work // 2, BLIND_HEAT)
+            assignments += [assignment for assignment in evened if self.keep.admits(assignment)]
         fused: list[tuple[bool, ...] | None] = [None] * len(assignments)
         for plan in plans:
             assignments.append(plan.assignment)
@@ -356,8 +402,7 @@ class Planner:
         assignment, orders = found.assignment, tuner.orders(found)
         if self._renumbers():
             assignment, orders = self._renumbered(assignment, orders)
-        pipeline = build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
-        timeline = simulate(pipeline, orders)
+        timeline = simulate(self._pipeline(assignment), orders)
         assert timeline.fits, "the list scheduler left a rank's memory"
         if self.request.backward == "split":
             timeline = fuse_neighbours(timeline, self.value)

@@ -8,11 +8,13 @@ from octopipe_cli import __version__
 from octopipe_cli.bounds import plan_bound_ns
 from octopipe_cli.classic import ClassicRow
 from octopipe_cli.cluster import Cluster
+from octopipe_cli.engines.memory import engine_memory
 from octopipe_cli.formats import Loaded
 from octopipe_cli.pipeline import Assignment
 from octopipe_cli.plan import (
     Baseline,
     Bound,
+    Engine,
     InputFile,
     Inputs,
     Plan,
@@ -39,6 +41,7 @@ def plan_record(
     bound: CertifiedBound,
     rows: Sequence[ClassicRow],
     stopped_by: str,
+    engines: dict[str, int],
     rank_order: tuple[int, ...] | None = None,
 ) -> Plan:
     """Return the plan of an assignment and its timeline, with all that a plan file repeats of its inputs."""
@@ -53,7 +56,7 @@ def plan_record(
             cluster=InputFile(name=cluster.value.name, digest=cluster.digest),
         ),
         request=request,
-        predicted=_predicted(timeline),
+        predicted=_predicted(timeline, request.engine),
         bound=_bound(request, timeline, bound),
         p2p=pipeline.p2p,
         kinds={name: kind.role for name, kind in model.kinds.items() if name in model.layer_kinds},
@@ -70,11 +73,14 @@ def plan_record(
         rank_order=rank_order,
         stages=[_stage(model, assignment, timeline, stage) for stage in range(assignment.num_stages)],
         orders=write_orders(timeline.orders),
-        search=Search(stopped_by=stopped_by, reproducible=stopped_by in ("effort", "bound")),
+        search=Search(stopped_by=stopped_by, reproducible=stopped_by in ("effort", "bound"), engines=engines),
     )
 
 
-def _predicted(timeline: Timeline) -> Predicted:
+def _predicted(timeline: Timeline, engine: Engine) -> Predicted:
+    pipeline = timeline.pipeline
+    sizes = [stage.bytes for stage in pipeline.stages]
+    kept = engine_memory(sizes, pipeline.rank_of, pipeline.num_ranks, pipeline.num_microbatches, engine)
     return Predicted(
         step_time_ns=timeline.step_time_ns,
         span_ns=timeline.span_ns,
@@ -86,8 +92,9 @@ def _predicted(timeline: Timeline) -> Predicted:
                 peak_memory_bytes=timeline.peak_memory_bytes[rank],
                 first_start_ns=timeline.first_start_ns(rank),
                 last_end_ns=timeline.last_end_ns(rank),
+                engine_memory_bytes=kept[rank],
             )
-            for rank in range(timeline.pipeline.num_ranks)
+            for rank in range(pipeline.num_ranks)
         ],
     )
 

@@ -19,6 +19,7 @@ from octopipe_cli.cluster import Cluster
 from octopipe_cli.plan import Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.atoms import AtomTable, build_atoms
+from octopipe_cli.search.packing import packing_ns
 from octopipe_cli.search.solver import new_solver
 
 #: How many atoms past its earliest a position's opening is told apart; later ones count as one.
@@ -41,7 +42,7 @@ class CertifiedBound:
     status
         ``optimal`` where the relaxation was solved to its end, else ``bounded``: a tighter bound may exist.
     argument
-        What gave the bound: ``load``, ``path`` (of one micro-batch), ``memory`` or ``relaxation``.
+        What gave the bound: ``load``, ``path`` (of one micro-batch), ``memory``, ``packing`` or ``relaxation``.
     """
 
     step_time_ns: int
@@ -89,6 +90,10 @@ def _bound(
     best = known[argument]
     if best == 0 or table.num_atoms < table.num_ranks:  # nothing to do, or no plan at all
         return best, "optimal", argument
+    over = stop is not None and stop()
+    packed = 0 if over else packing_ns(table, request, best, best * 5 // 4, span=span, budget=budget / 4)
+    if packed > best:
+        best, argument = packed, "packing"
     finest = _common_divisor(table)
     units = [unit for unit in (best // ticks for ticks in RESOLUTIONS) if unit > 2 * finest]
     for at, unit in enumerate([*units, finest]):

@@ -39,7 +39,7 @@ from octopipe_cli.profile import Profile
 from octopipe_cli.search.engine_view import TORCH_ENGINES
 
 ACTIVATION, WEIGHT_ACTIVATION, STATE, BOUNDARY, WHOLE_ONLY = range(5)  # rows of `Tables.sums`
-LARGEST, WORKSPACE, OUT, SIZE_CLASS = range(4)  # rows of `Tables.layers`
+LARGEST, WORKSPACE, OUT, SIZE_CLASS, KIND = range(5)  # rows of `Tables.layers`
 NEEDED = 4  # row of the memory after ROOM, SLOT, ARRIVAL, NEXT: what one micro-batch holds in all stages of the rank
 STEP = 4  # row of `Tables.times` after FORWARD, BACKWARD, WEIGHT, WHOLE
 
@@ -57,7 +57,7 @@ class Tables(NamedTuple):
         Shape (5, layers + 1), cumulative: activation, weight activation, state bytes, kept inputs, and the number of
         layers that may not split.
     layers
-        Shape (4, layers): activation, workspace, output bytes; which row of `lags` the output's transfer is.
+        Shape (5, layers): activation, workspace, output bytes; which row of `lags` the output's transfer is; the kind.
     lags
         Shape (output sizes, ranks, ranks): transfer times.
     limit
@@ -68,6 +68,8 @@ class Tables(NamedTuple):
         Groups of layers that share a rank, that share weights: one a row, filled up with -1.
     whole_again
         Whether a stage that recomputes may not split.
+    boundaries_kept
+        How many boundary tensors each way the engine keeps of every boundary (see `engines.memory`).
     """
 
     grade: Ints
@@ -80,6 +82,7 @@ class Tables(NamedTuple):
     together: Ints
     tied: Ints
     whole_again: bool
+    boundaries_kept: int
 
 
 def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables:
@@ -111,6 +114,7 @@ def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables
     ]
     sums = np.zeros((5, count + 1), np.int64)
     np.cumsum(np.array(rows, np.int64), axis=1, out=sums[:, 1:])
+    names = list(profile.kinds)
     sizes = sorted({kind.output_bytes for kind in kinds})
     lags = [
         [[cluster.transfer_ns(size, a, b) for b in range(len(members))] for a in range(len(members))] for size in sizes
@@ -120,6 +124,7 @@ def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables
         [kind.workspace_bytes for kind in kinds],
         [kind.output_bytes for kind in kinds],
         [sizes.index(kind.output_bytes) for kind in kinds],
+        [names.index(name) for name in profile.layer_kinds],
     ]
     legal = np.ones(count + 1, np.int64)
     legal[[layer + 1 for layer in profile.rules.no_cut_after if layer + 1 < count]] = 0
@@ -136,6 +141,7 @@ def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables
         together=_groups(_merged(profile.rules.same_rank)),
         tied=_groups(profile.rules.tied),
         whole_again=request.engine in TORCH_ENGINES,
+        boundaries_kept=2 * request.num_microbatches if request.engine in TORCH_ENGINES else 0,
     )
 
 
@@ -236,6 +242,9 @@ def price(tables, cuts, ranks, recompute, fuse, n, overhead, costs, step, memory
         sizes[INPUT, s] = layers[OUT, a - 1] if s > 0 else 0
         sizes[OUTPUT, s] = layers[OUT, b - 1] if s < n - 1 else 0
         memory[ROOM, d] -= sums[STATE, b] - sums[STATE, a]
+        if tables.boundaries_kept > 0:
+            sent = sizes[OUTPUT, s] if s < n - 1 and ranks[s + 1] != d else 0
+            memory[ROOM, d] -= tables.boundaries_kept * (sizes[INPUT, s] + sent)
         reserve(sizes, fused, s, d, memory)
         memory[NEEDED, d] += sizes[HELD, s]
     if memory is None:

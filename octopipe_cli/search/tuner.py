@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from octopipe_cli.search.anneal import (
     MOVE_FUSE,
     MOVE_RANKS,
     MOVE_RECOMPUTE,
+    WAYS,
     Bench,
     anneal,
+    copy_candidate,
     new_bench,
     try_rules,
 )
@@ -30,7 +32,10 @@ from octopipe_cli.search.priorities import nudge_priorities
 from octopipe_cli.search.starts import places_freely, priority_rules
 from octopipe_cli.search.tables import Tables, build_tables, price, quick_bound
 
+Result = TypeVar("Result")
+
 CHUNK = 1_000_000  # work between two looks at the clock
+LONG = 10_000  # actions of a step from which on short ones stand in for it
 
 
 class Found(NamedTuple):
@@ -83,6 +88,15 @@ class Tuner:
         self.allowed = self._allowed(profile)
         self.each = int(self.rules[:, 0].max() * 2 // 3) * request.num_microbatches  # one rank's even share of the work
         self._runs = 0
+        self.full = request.num_microbatches
+        # A long step repeats itself: fewer micro-batches are scheduled until the best partitions are known.
+        actions = 3 * self.full * min(self.num_layers, 4 * self.num_ranks)
+        self.scheduled = self.full if actions < LONG else min(self.full, 2 * self.num_ranks)
+
+    @property
+    def long(self) -> bool:
+        """Whether fewer micro-batches than there are stand in for them."""
+        return self.scheduled < self.full
 
     def _allowed(self, profile: Profile) -> int:
         moves = MOVE_RANKS | MOVE_COUNT if places_freely(self.request) else 0
@@ -116,8 +130,8 @@ class Tuner:
         return self._all(look, len(starts))
 
     def _try(self, bench: Bench, rule: int) -> None:
-        arguments = (self.tables, self.request.num_microbatches, self.overhead, self.modes, self.rules, bench)
-        try_rules(*arguments, rule, rule + 1)
+        number = (self.scheduled, self.full - self.scheduled)
+        try_rules(self.tables, *number, self.overhead, self.modes, self.rules, bench, rule, rule + 1)
 
     def round(self, entries: Sequence[Found], runs: int, work: int, heat: float, floor: int) -> list[Found]:
         """Return what annealing makes of each entry, `runs` times each, sharing the work evenly.
@@ -140,11 +154,12 @@ class Tuner:
             self._try(bench, entry.rule)
             bench.counts[:] = 0
             key = self._runs * 100_000 + at
-            hot = heat * self.each
+            hot, way = heat * self.each, WAYS[(at + self._runs) % len(WAYS)]
             while bench.counts[0] < budget and bench.best.head[1] > floor and not self.watch.over():
+                until = min(budget, bench.counts[0] + CHUNK)
                 anneal(
-                    self.tables, self.request.num_microbatches, self.overhead, self.modes, self.rules, bench,
-                    self.allowed, self.most_on_rank, min(budget, bench.counts[0] + CHUNK), budget, hot, floor,
+                    self.tables, (self.scheduled, self.full - self.scheduled), self.overhead, self.modes, self.rules,
+                    bench, self.allowed, self.most_on_rank, (until, budget), hot, floor, way, False,
                 )  # fmt: skip
                 self.watch.done[key] = int(bench.counts[1])
                 self.watch.best = min(self.watch.best, int(bench.best.head[1]))
@@ -153,7 +168,39 @@ class Tuner:
 
         return self._all(run, len(tasks))
 
-    def _all(self, task: Callable[[int], Found], count: int) -> list[Found]:
+    def balanced(self, starts: Sequence[Assignment], work: int, heat: float) -> list[Assignment]:
+        """Return each start with its ranks' loads evened out, by their bound alone; nothing is scheduled."""
+        budget = work // max(1, len(starts))
+
+        def run(at: int) -> Assignment:
+            bench = self._bench(starts[at], None, self.request.seed * 1009 + at, 0)
+            n, c = starts[at].num_stages, bench.current
+            costs = (bench.costs, bench.step, bench.memory)
+            price(self.tables, c.cuts, c.ranks, c.recompute, c.fuse, n, self.overhead, *costs)
+            c.head[1] = quick_bound(bench.costs, n, self.full, bench.step, self.modes[1], bench.ranks)
+            bench.ranks[4] = bench.ranks[0]
+            copy_candidate(c, bench.best)
+            anneal(
+                self.tables, (self.full, 0), self.overhead, self.modes, self.rules, bench, self.allowed,
+                self.most_on_rank, (budget, budget), heat * self.each, 0, WAYS[0], True,
+            )  # fmt: skip
+            return self._found(bench).assignment
+
+        return self._all(run, len(starts))
+
+    def lengthened(self, entries: Sequence[Found], work: int) -> list[Found]:
+        """Return entries scheduled with all micro-batches; from now on everything is."""
+        self.scheduled = self.full
+        looks = [(entry.assignment, entry.fused, entry.rule) for entry in entries]
+        share = work // max(1, len(looks))
+
+        def look(at: int) -> Found:
+            assignment, fused, rule = looks[at]
+            return self.first_look([assignment], [fused], share, rule)[0]
+
+        return [look(at) for at in range(len(looks))]
+
+    def _all(self, task: Callable[[int], Result], count: int) -> list[Result]:
         if self.jobs == 1:
             return [task(at) for at in range(count)]
         with ThreadPoolExecutor(self.jobs) as pool:
@@ -162,7 +209,7 @@ class Tuner:
     def _bench(self, assignment: Assignment, fused: tuple[bool, ...] | None, seed: int, rule: int) -> Bench:
         most = min(self.num_layers, assignment.num_stages + 2 * self.num_ranks, self.most_on_rank * self.num_ranks)
         most = max(most, assignment.num_stages)
-        bench = new_bench(most, self.num_ranks, self.request.num_microbatches, self.limited, seed)
+        bench = new_bench(most, self.num_ranks, self.full, self.limited, seed)
         n, current = assignment.num_stages, bench.current
         current.cuts[: n + 1] = assignment.cuts
         current.ranks[:n] = assignment.ranks

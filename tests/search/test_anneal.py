@@ -72,11 +72,12 @@ class Annealed:
         current = self.bench.current
         current.cuts[:4], current.ranks[:3], current.head[:] = (0, 4, 8, 12), (0, 1, 2), (3, NEVER, 0)
         modes = (False, by_span)
-        try_rules(tables, MICROBATCHES, 0, modes, rules, self.bench, 0, 3)
+        try_rules(tables, MICROBATCHES, 0, 0, modes, rules, self.bench, 0, 3)
         self.first = int(self.bench.best.head[1])
         self.bench.counts[:] = 0
         anneal(
-            tables, MICROBATCHES, 0, modes, rules, self.bench, allowed, most_on_rank, work, work, 5000.0, floor
+            tables, (MICROBATCHES, 0), 0, modes, rules, self.bench, allowed, most_on_rank, (work, work), 5000.0, floor,
+            (25, 25), False,
         )  # fmt: skip
         self.value = int(self.bench.best.head[1])
         n = int(self.bench.best.head[0])

@@ -25,6 +25,7 @@ from ..instances import loaded_cluster, loaded_profile
 from .test_anneal import model
 
 BUDGET = Budget(0.1, 0.05, 0.05, 60_000, ((3, 1, 60_000), (2, 2, 60_000)), 20_000)
+LARGER = Budget(0.1, 0.05, 0.05, 600_000, ((3, 1, 600_000), (2, 2, 600_000)), 200_000)
 
 ANOTHER_PROCESS = """
 import sys
@@ -99,7 +100,7 @@ def test_plans_say_what_they_are() -> None:
 
 
 def test_the_span_is_an_objective_of_its_own() -> None:
-    step, span = planned(), planned(objective="span")
+    step, span = planned(budget=LARGER), planned(budget=LARGER, objective="span")
     assert span.predicted.span_ns <= step.predicted.span_ns
     assert span.bound.span_ns is not None
     assert span.bound.span_ns <= span.predicted.span_ns
