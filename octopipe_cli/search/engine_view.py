@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from octopipe_cli.engines import why_not_model
+from octopipe_cli.engines import Violation, why_not_model
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Engine, Request
@@ -36,16 +36,25 @@ def check_request(request: Request, profile: Loaded[Profile]) -> None:
             found="1",
             expected="2, or no limit",
         )
-    roles = {name: kind.role for name, kind in profile.value.kinds.items()}
-    for violation in why_not_model(profile.value.layer_kinds, roles, engine):
-        if violation.rule == "kinds" and engine == "megatron-hybrid":
-            continue  # the export asks for the symbols that names do not tell
+    for violation in model_faults(profile.value, engine):
         raise InputError(
             f"{engine} does not run this model: {violation.message}",
             file=profile.file,
             path=violation.path,
             remedy="plan for another engine: --engine megatron-hybrid, torch or any",
         )
+
+
+def model_faults(profile: Profile, engine: Engine) -> list[Violation]:
+    """Return why an engine whose orders are settled does not run a model; nothing where it does.
+
+    Symbols of a hybrid pattern that kinds' names do not tell are asked for when the plan is exported.
+    """
+    if engine not in FIXED_ORDERS:
+        return []
+    roles = {name: kind.role for name, kind in profile.kinds.items()}
+    found = why_not_model(profile.layer_kinds, roles, engine)
+    return [fault for fault in found if (fault.rule, engine) != ("kinds", "megatron-hybrid")]
 
 
 def engine_request(request: Request) -> Request:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from octopipe_cli.cluster import Cluster
-from octopipe_cli.engines import ENGINES, why_not_model
+from octopipe_cli.engines import ENGINES
 from octopipe_cli.list_scheduler import NEVER
 from octopipe_cli.pipeline import Assignment
 from octopipe_cli.plan import Engine, Request
 from octopipe_cli.profile import Profile
-from octopipe_cli.search.engine_view import FIXED_ORDERS, engine_profile, engine_request
+from octopipe_cli.search.engine_view import FIXED_ORDERS, engine_profile, engine_request, model_faults
 from octopipe_cli.search.fixed_orders import FixedSearch
 from octopipe_cli.search.starts import starts
 from octopipe_cli.search.tuner import Tuner, Watch
@@ -32,10 +32,7 @@ def reach_ns(
     """
     found: dict[str, int] = {}
     for engine in ENGINES:
-        if engine == "any" or watch.over() or _placed_otherwise(request, engine):
-            continue
-        roles = {name: kind.role for name, kind in profile.kinds.items()}
-        if engine in FIXED_ORDERS and why_not_model(profile.layer_kinds, roles, engine):
+        if engine == "any" or watch.over() or _placed_otherwise(request, engine) or model_faults(profile, engine):
             continue
         asked = engine_request(msgspec.structs.replace(request, engine=engine))
         view = engine_profile(profile, engine)

@@ -20,6 +20,7 @@ from octopipe_cli.search import make_plan
 from octopipe_cli.search.effort import Budget
 from octopipe_cli.search.engine_view import engine_profile, engine_request
 from octopipe_cli.search.fixed_orders import FixedSearch, fixed_orders, fixed_schedules, rows_of
+from octopipe_cli.search.reach import reach_ns
 from octopipe_cli.search.tuner import Watch
 from octopipe_cli.simulate import simulate
 
@@ -36,10 +37,15 @@ def cluster(count: int = 2, memory_bytes: float | None = None, **more: Any) -> L
     return loaded_cluster({"schema": "octopipe.cluster", "version": 1, "name": "c", "ranks": ranks, **more})
 
 
-def planned(profile: Profile, machine: Loaded[Cluster], microbatches: int = 4, **how: Any) -> Plan:
+def engine_model(profile: Profile) -> Profile:
     document = profile_document(profile)
     document["kinds"]["e"]["role"], document["kinds"]["h"]["role"] = "embedding", "head"
-    loaded = Loaded(profile_from_document(document, "p"), "p", digest(document))
+    return profile_from_document(document, "p")
+
+
+def planned(profile: Profile, machine: Loaded[Cluster], microbatches: int = 4, **how: Any) -> Plan:
+    made = engine_model(profile)
+    loaded = Loaded(made, "p", digest(profile_document(made)))
     return make_plan(loaded, machine, Request(num_microbatches=microbatches, **how), budget=BUDGET)
 
 
@@ -188,3 +194,35 @@ def test_boundary_tensors_count_in_the_end() -> None:
             fitting.append(best[1])
     assert fitting
     assert all(timeline.fits for timeline in fitting)
+
+
+def test_what_pytorchs_runtime_keeps_counts_towards_the_limit() -> None:
+    """Boundary tensors to the end of the step: with room for the plan alone there is none for this engine."""
+    sizes = {"activation_bytes": 2, "output_bytes": 3}
+    made = layered(
+        ["e", {"repeat": 4, "of": ["a"]}, "h"],
+        e={"ns": (1000, 1000, 0), **sizes}, a={"ns": (2000, 2000, 1000), **sizes}, h={"ns": (2000, 2000, 0), **sizes},
+    )  # fmt: skip
+    roomy = planned(made, cluster(2, 2000), engine="torch")
+    kept = [rank.engine_memory_bytes for rank in roomy.predicted.ranks]
+    assert min(kept) >= 2 * 4 * 3  # gradient and activation of a boundary, for each of 4 micro-batches
+    for size in (40, 60, 80):
+        plain = planned(made, cluster(2, size), engine="any")
+        assert max(rank.peak_memory_bytes for rank in plain.predicted.ranks) <= size
+        assert all(rank.engine_memory_bytes == 0 for rank in plain.predicted.ranks)
+        try:
+            tight = planned(made, cluster(2, size), engine="torch")
+        except (InfeasibleError, LimitError):
+            continue
+        assert all(rank.peak_memory_bytes + rank.engine_memory_bytes <= size for rank in tight.predicted.ranks)
+
+
+def test_a_glance_at_every_engine() -> None:
+    made = engine_model(model())
+    reached = reach_ns(
+        made, cluster(2).value, Request(num_microbatches=4), Assignment((0, 6, 12), (0, 1), (False, False)),
+        Watch(threading.Event(), None), 1,
+    )  # fmt: skip
+    assert list(reached) == ["torch", "torchtitan", "megatron", "megatron-hybrid", "deepspeed"]
+    assert reached["torch"] <= reached["deepspeed"]
+    assert reached["megatron"] == reached["megatron-hybrid"]
