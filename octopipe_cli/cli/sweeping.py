@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,8 @@ from octopipe_cli.plan import Plan, Request, plan_document, plan_from_document, 
 from octopipe_cli.profile import load_profile
 from octopipe_cli.sweep.inputs import cluster_at, cluster_document, request_at
 from octopipe_cli.sweep.points import Point, best_classic, sweep_csv, sweep_document, tokens_of, with_pareto
-from octopipe_cli.sweep.quantities import BANDWIDTH, Quantity
+from octopipe_cli.sweep.quantities import Quantity
+from octopipe_cli.sweep.reuse import step_time_there
 from octopipe_cli.words import percent_text, time_text
 
 
@@ -57,26 +59,60 @@ class Sweep:
 
     def run(self) -> None:
         """Plan all points, from the least value to the largest; Ctrl-C leaves those there are."""
-        before: Loaded[Plan] | None = None
-        for value, cluster, request in self.inputs:
-            point = self._point(value, cluster, request, before)
-            if point is None:
-                self.interrupted = True
+        start: Loaded[Plan] | None = None
+        for at in range(len(self.inputs)):
+            if not self._plan(at, start):
                 break
-            self.points.append(point)
-            if point.plan is not None:
-                self._check_no_slower(before, point.plan, cluster)
-                before = plan_from_document(plan_document(point.plan), f"the plan of {self._name(value)}")
-            self._tell(point)
-            if self.interrupted:
-                break
+            start = self._plan_of(at) or start
+        if self.quantity.helps and not self.interrupted:
+            self._even_out()
+            self._check_no_slower()
         self.points = with_pareto(self.points)
 
+    def _even_out(self) -> None:
+        """Plan points again that a neighbour's plan would serve better: larger values first, then smaller ones.
+
+        A plan found with more may hold with less: not all of what was allowed need be used.
+        """
+        for at in reversed(range(len(self.points) - 1)):
+            if self._serves_better(at + 1, at) and not self._plan(at, self._plan_of(at + 1)):
+                return
+        for at in range(1, len(self.points)):
+            if self._serves_better(at - 1, at) and not self._plan(at, self._plan_of(at - 1)):
+                return
+
+    def _serves_better(self, source: int, at: int) -> bool:
+        """Return whether the plan of one point, on the inputs of another, holds and is faster than the one there."""
+        plan, there = self.points[source].plan, self.points[at].step_time_ns
+        _, cluster, request = self.inputs[at]
+        step = None if plan is None else step_time_there(plan, self.profile.value, cluster.value, request)
+        return step is not None and (there is None or step < there)
+
+    def _plan_of(self, at: int) -> Loaded[Plan] | None:
+        """Return the plan of a point as if read from its file."""
+        plan = self.points[at].plan
+        return None if plan is None else plan_from_document(plan_document(plan), f"the plan of {self._name(at)}")
+
+    def _plan(self, at: int, start: Loaded[Plan] | None) -> bool:
+        """Plan a point, or plan it again; return whether to go on."""
+        point = self._point(*self.inputs[at], start)
+        if point is None:
+            self.interrupted = True
+            return False
+        again = at < len(self.points)
+        if again:
+            self.points[at] = point
+        else:
+            self.points.append(point)
+        self._keep(at, again)
+        self._tell(at, again)
+        return not self.interrupted
+
     def _point(
-        self, value: Decimal, cluster: Loaded[Cluster], request: Request, before: Loaded[Plan] | None
+        self, value: Decimal, cluster: Loaded[Cluster], request: Request, start: Loaded[Plan] | None
     ) -> Point | None:
         """Return a point; None where Ctrl-C came before there was a plan."""
-        warm = before if self.quantity.same_shape else None
+        warm = start if self.quantity.same_shape else None
         request = msgspec.structs.replace(request, warm_start=None if warm is None else warm.digest)
         number = request.num_microbatches
         try:
@@ -92,44 +128,47 @@ class Sweep:
         rows = classic_rows(
             self.profile.value, cluster.value, number, recompute=request.recompute, max_stages_per_rank=most
         )
-        self._keep(value, cluster, found)
         return Point(value, number, "planned", plan=found, classic=best_classic(rows))
 
-    def _check_no_slower(self, before: Loaded[Plan] | None, plan: Plan, cluster: Loaded[Cluster]) -> None:
-        """Assert that more of what helps does not make the plan slower: the plan before it is one for this point too.
+    def _check_no_slower(self) -> None:
+        """Assert that more of what helps makes no plan slower: the plan before it holds there too.
 
         Where links are faster tensors arrive earlier, and under a memory limit an old order need not fit any more.
         """
-        if before is None or not self.quantity.helps:
-            return
-        limited = any(member.memory_limit_bytes is not None for member in cluster.value.members)
-        slower = plan.predicted.step_time_ns > before.value.predicted.step_time_ns
-        if slower and self.quantity is BANDWIDTH and limited:
-            warn(
-                f"slower than {before.file}: that one does not fit here, its tensors arrive earlier and are held longer"
-            )
-            return
-        assert not slower, f"{before.file} is faster than the one after it, which it holds for"
+        for at in range(1, len(self.points)):
+            before, here = self.points[at - 1].step_time_ns, self.points[at].step_time_ns
+            if before is None or (here is not None and here <= before):
+                continue
+            assert not self._serves_better(at - 1, at), "a plan was not taken over by the next point"
+            warn(f"{self._name(at)}: the faster plan before it does not fit, as its tensors arrive earlier")
 
-    def _keep(self, value: Decimal, cluster: Loaded[Cluster], plan: Plan) -> None:
-        if self.folder is None:
+    def _keep(self, at: int, again: bool) -> None:
+        """Write a point's plan; the one it replaces stays beside it, as other plans began from that."""
+        plan = self.points[at].plan
+        if self.folder is None or plan is None:
             return
+        value, cluster, _ = self.inputs[at]
         stem = self.folder / self.quantity.file_stem(value)
-        save(f"{stem}.plan.json", plan_text(plan))
+        file = Path(f"{stem}.plan.json")
+        if again and file.exists():
+            number = next(n for n in count(1) if not Path(f"{stem}.start-{n}.plan.json").exists())
+            file.replace(f"{stem}.start-{number}.plan.json")
+        save(str(file), plan_text(plan))
         if cluster is not self.cluster:
-            save(
-                f"{stem}.cluster.json", json.dumps(cluster_document(cluster.value), indent=2, ensure_ascii=False) + "\n"
-            )
+            text = json.dumps(cluster_document(cluster.value), indent=2, ensure_ascii=False)
+            save(f"{stem}.cluster.json", text + "\n")
 
-    def _name(self, value: Decimal) -> str:
-        return f"{self.quantity.name} {self.quantity.text(value)}"
+    def _name(self, at: int) -> str:
+        return f"{self.quantity.name} {self.quantity.text(self.inputs[at][0])}"
 
-    def _tell(self, point: Point) -> None:
+    def _tell(self, at: int, again: bool) -> None:
+        point = self.points[at]
         said = f"{point.status}: {point.message}"
         if point.plan is not None:
             step, bound = point.plan.predicted.step_time_ns, point.plan.bound.step_time_ns
             said = f"{time_text(step)}, {percent_text(step - bound, bound, 2)} % above the bound"
-        note(f"octopipe: {len(self.points)}/{len(self.inputs)} {self._name(point.value)}: {said}")
+        number = "again" if again else f"{at + 1}/{len(self.inputs)}"
+        note(f"octopipe: {number} {self._name(at)}: {said}")
 
     def show(self, format: str, with_plot: bool, svg: str | None) -> None:
         """Print the points, and write the picture where one is asked for."""

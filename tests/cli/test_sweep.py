@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from octopipe_cli import search
@@ -75,6 +76,30 @@ def test_more_memory_is_never_slower_and_too_little_says_so(
     assert load_plan(f"plans/{files[1]}").value.request.warm_start == before.digest
     first = len(points) - len(planned)
     assert [warm is None for _, warm in asked] == [at <= first for at in range(len(points))]
+
+
+def test_a_plan_that_needs_less_serves_the_points_before_it(
+    folder: Path, octopipe: Octopipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first search does badly, the second does not, and its plan needs no more memory."""
+    calls: list[Any] = []
+
+    def make_plan(profile: Any, cluster: Any, request: Any, **rest: Any) -> Any:
+        calls.append(rest["warm"])
+        if len(calls) == 1:
+            request = msgspec.structs.replace(request, backward="fused", placement="cyclic", max_stages_per_rank=1)
+        return MAKE_PLAN(profile, cluster, request, **{**rest, "budget": BUDGET})
+
+    monkeypatch.setattr(search, "make_plan", make_plan)
+    result = octopipe(*words("sweep -m 4 --memory 1,2 -o plans --format json"))
+    first, second = json.loads(result.out)["points"]
+    assert first["step_time_ns"] == second["step_time_ns"]
+    assert (first["pareto"], second["pareto"]) == (True, False)
+    assert "octopipe: again memory 1: " in result.err
+    before, start, kept = (load_plan(f"plans/memory-{name}.plan.json") for name in ("1.start-1", "2", "1"))
+    assert before.value.predicted.step_time_ns > first["step_time_ns"]
+    assert [plan and plan.digest for plan in calls] == [None, before.digest, start.digest]
+    assert kept.value.request.warm_start == start.digest
 
 
 def test_the_same_points_with_any_number_of_jobs(limited: Path, octopipe: Octopipe) -> None:
