@@ -5,7 +5,7 @@ _octopipe_node() {
     commands= options= valued=
     case $1 in
         '')
-            commands='plan show compare sweep verify diff export run layout profile schema completion'
+            commands='plan show compare sweep verify diff export run layout profile schema help completion'
             options='--version -h --help'
             valued=''
             ;;
@@ -110,6 +110,11 @@ _octopipe_node() {
             valued='-o --output --name'
             ;;
         'schema')
+            commands=''
+            options='-h --help'
+            valued=''
+            ;;
+        'help')
             commands=''
             options='-h --help'
             valued=''
@@ -289,6 +294,9 @@ _octopipe_value() {
             ;;
         'schema 1')
             words='profile cluster plan hardware diff'
+            ;;
+        'help +')
+            words='semantics files engines exit-codes plan show compare sweep verify diff export run layout profile schema help completion'
             ;;
         'completion 1')
             words='bash zsh fish'

@@ -4,7 +4,7 @@
 function __octopipe_commands
     switch "$argv[1]"
         case ''
-            string split -- ' ' 'plan show compare sweep verify diff export run layout profile schema completion'
+            string split -- ' ' 'plan show compare sweep verify diff export run layout profile schema help completion'
         case 'layout'
             string split -- ' ' 'check'
         case 'profile'
@@ -120,6 +120,7 @@ complete -c octopipe -n '__octopipe_at "" 1' -a run -d 'Run a plan with PyTorch:
 complete -c octopipe -n '__octopipe_at "" 1' -a layout -d 'Judge layouts written by hand.'
 complete -c octopipe -n '__octopipe_at "" 1' -a profile -d 'Make and look at model profiles.'
 complete -c octopipe -n '__octopipe_at "" 1' -a schema -d 'Print the JSON Schema (draft 2020-12) of a file, or of what `octopipe diff --format json` prints.'
+complete -c octopipe -n '__octopipe_at "" 1' -a help -d 'Explain what several commands have in common, a page each: semantics, files, engines, exit codes.'
 complete -c octopipe -n '__octopipe_at "" 1' -a completion -d 'Print the completion script for a shell; its first lines say where it goes.'
 complete -c octopipe -n '__octopipe_at ""' -l version -d 'Print the version and leave'
 complete -c octopipe -n '__octopipe_at ""' -s h -l help -d 'Show this message and exit'
@@ -321,5 +322,7 @@ complete -c octopipe -n '__octopipe_at "profile merge"' -s h -l help -d 'Show th
 complete -c octopipe -n '__octopipe_at "profile merge" 1+' -x -a '(__octopipe_files json)'
 complete -c octopipe -n '__octopipe_at "schema"' -s h -l help -d 'Show this message and exit'
 complete -c octopipe -n '__octopipe_at "schema" 1' -x -a 'profile cluster plan hardware diff'
+complete -c octopipe -n '__octopipe_at "help"' -s h -l help -d 'Show this message and exit'
+complete -c octopipe -n '__octopipe_at "help" 1+' -x -a 'semantics files engines exit-codes plan show compare sweep verify diff export run layout profile schema help completion'
 complete -c octopipe -n '__octopipe_at "completion"' -s h -l help -d 'Show this message and exit'
 complete -c octopipe -n '__octopipe_at "completion" 1' -x -a 'bash zsh fish'

@@ -10,6 +10,8 @@ import typer
 from octopipe_cli.cli.inputs import ProfileFile, check_stdin
 from octopipe_cli.cli.output import check_not_an_input, note, save, warn
 
+FIT = "What is scaled"
+
 
 class CalibrationScale(str, Enum):
     """What has a factor of its own."""
@@ -30,17 +32,28 @@ def calibrate_profile(
     scale: Annotated[
         CalibrationScale,
         typer.Option(
+            rich_help_panel=FIT,
             help="kind: one factor a kind, its proportions of F, I and W stay; pass: F, I and W apart, measured times"
-            " are met."
+            " are met.",
         ),
     ] = CalibrationScale.kind,
     hardware: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The column that is scaled, where there are several.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=FIT,
+            help="The column that is scaled, where there are several.",
+            show_default=False,
+        ),
     ] = None,
     measured_hardware: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The measured profile's column, where it has several.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=FIT,
+            help="The measured profile's column, where it has several.",
+            show_default=False,
+        ),
     ] = None,
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="PROFILE", help="The profile file; - is standard output.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from typing import Final
@@ -53,12 +54,37 @@ def error_text(error: OctopipeError) -> str:
 
 
 def usage_text(error: BaseException) -> str:
-    """Return what was wrong with the arguments, and where the right ones are listed."""
+    """Return what was wrong with the arguments, what may have been meant, and where the right ones are listed."""
     message = getattr(error, "format_message", lambda: str(error))()
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "octopipe"
-    text = _printable(" ".join(message.split()))
-    return f"octopipe: error: {text}\n  remedy:   `{command} --help` lists what can stand here"
+    # The parser's own suggestions, of options alone, are left out: there is one way to make them.
+    from octopipe_cli.formats import did_you_mean  # it loads the readers, which not every command needs
+
+    text = _printable(" ".join(message.split()).partition(" (Possible options:")[0].partition(". Did you mean")[0])
+    text = re.sub(r"not a valid (?:int|float)(?: range)?", "no number that can stand here", text)
+    wrong, names = _misspelt(error, text)
+    help_text = f"`{command} --help` lists what can stand here"
+    near = did_you_mean(wrong, names, "")
+    return f"octopipe: error: {text}\n  remedy:   {near + ' ' if near else ''}{help_text}"
+
+
+def _misspelt(error: BaseException, text: str) -> tuple[str, list[str]]:
+    """Return the word that is none of those which may stand there, and these."""
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    option = getattr(error, "option_name", None)
+    if context is None:
+        return "", []
+    if option is not None:
+        return option, [name for each in context.command.get_params(context) for name in each.opts]
+    quoted = re.search(r"'([^']*)' is not one of|No such command '([^']*)'", text)
+    if quoted is None:
+        return "", []
+    if quoted[2] is not None:
+        return quoted[2], list(context.command.commands)
+    return quoted[1], [
+        str(getattr(each, "value", each)) for each in getattr(getattr(parameter, "type", None), "choices", ())
+    ]
 
 
 def bug_text(error: BaseException) -> str:

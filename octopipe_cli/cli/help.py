@@ -10,23 +10,41 @@ from typer.core import TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from octopipe_cli.cli.registry import Branch, Entry
 
+INPUTS, ENGINE, SEARCH, RUN, OUTPUT, OTHER = "Inputs", "Engine", "Search", "Run", "Output", "Options"
+
+#: The section of options that several commands have; an option's own `rich_help_panel` comes before.
+PANELS: Final = {
+    name: panel
+    for panel, names in {
+        INPUTS: "num_microbatches profile cluster plan hardware measured layout base every ranks layers mtp hybrid",
+        ENGINE: "engine recompute backward placement max_stages_per_rank group_size to symbol comms",
+        SEARCH: "effort seed time_limit jobs fresh warm_start",
+        RUN: "device dtype kernels repeats timed steps scale timeout sequence_length micro_batch_size",
+        OUTPUT: "output format output_format name note no_gantt width why trace granularity take_larger",
+    }.items()
+    for name in names.split()
+}
+
 #: Help is 100 columns wide at most; the parser's own limit would be 80.
 CONTEXT: Final = {"max_content_width": 100, "help_option_names": ["-h", "--help"]}
 
 
 class Command(TyperCommand):
-    """A command whose help groups its options by `rich_help_panel`."""
+    """A command whose help groups its arguments and options in sections."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options, a section for each panel, in the order of the signature."""
-        sections: dict[str, list[tuple[str, str]]] = {}
+        """Write arguments and options in sections: inputs and engine first, output last, others in order."""
+        sections: dict[str, list[tuple[str, str]]] = {INPUTS: [], ENGINE: []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                default = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                title = getattr(parameter, "rich_help_panel", None) or default
-                sections.setdefault(title, []).append(record)
+                default = INPUTS if parameter.param_type_name == "argument" else PANELS.get(parameter.name or "", OTHER)
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or default, []).append(record)
+        for title in (OUTPUT, OTHER):  # these come last
+            sections[title] = sections.pop(title, [])
         for title, records in sections.items():
+            if not records:
+                continue
             with formatter.section(title):
                 formatter.write_dl(records)
 

@@ -89,22 +89,16 @@ def plan(
     ] = None,
     engine: Annotated[
         Engine,
-        typer.Option(
-            rich_help_panel=SEARCH, help="What is to run the plan: the search keeps to what that engine executes."
-        ),
+        typer.Option(help="What is to run the plan: the search keeps to what that engine executes."),
     ] = "any",
     recompute: Annotated[
-        Recompute, typer.Option(rich_help_panel=SEARCH, help="Activation recomputation: where it pays, never, always.")
+        Recompute, typer.Option(help="Activation recomputation: where it pays, never, always.")
     ] = "auto",
-    backward: Annotated[
-        Backward, typer.Option(rich_help_panel=SEARCH, help="Whether backward may be split in input and weights.")
-    ] = "split",
+    backward: Annotated[Backward, typer.Option(help="Whether backward may be split in input and weights.")] = "split",
     max_stages_per_rank: Annotated[
-        int | None, typer.Option(rich_help_panel=SEARCH, min=1, metavar="V", help="At most so many stages a rank.")
+        int | None, typer.Option(min=1, metavar="V", help="At most so many stages a rank.")
     ] = None,
-    placement: Annotated[
-        Placement, typer.Option(rich_help_panel=SEARCH, help="Which rank a stage may sit on.")
-    ] = "free",
+    placement: Annotated[Placement, typer.Option(help="Which rank a stage may sit on.")] = "free",
     objective: Annotated[
         Objective,
         typer.Option(

@@ -124,6 +124,11 @@ ROOT: Final = Branch(
             "Print the JSON Schema (draft 2020-12) of a file, or of what `octopipe diff --format json` prints.",
             MORE,
         ),
+        "help": Entry(
+            "manual:manual",
+            "Explain what several commands have in common, a page each: semantics, files, engines, exit codes.",
+            MORE,
+        ),
         "completion": Entry(
             "completion:completion",
             "Print the completion script for a shell; its first lines say where it goes.",

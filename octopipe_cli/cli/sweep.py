@@ -112,16 +112,12 @@ def sweep(
             help="Searches side by side; by default one a core. The plans do not depend on it.",
         ),
     ] = None,
-    engine: Annotated[Engine, typer.Option(rich_help_panel=SEARCH, help="What is to run the plans.")] = "any",
+    engine: Annotated[Engine, typer.Option(help="What is to run the plans.")] = "any",
     recompute: Annotated[
-        Recompute, typer.Option(rich_help_panel=SEARCH, help="Activation recomputation: where it pays, never, always.")
+        Recompute, typer.Option(help="Activation recomputation: where it pays, never, always.")
     ] = "auto",
-    backward: Annotated[
-        Backward, typer.Option(rich_help_panel=SEARCH, help="Whether backward may be split in input and weights.")
-    ] = "split",
-    placement: Annotated[
-        Placement, typer.Option(rich_help_panel=SEARCH, help="Which rank a stage may sit on.")
-    ] = "free",
+    backward: Annotated[Backward, typer.Option(help="Whether backward may be split in input and weights.")] = "split",
+    placement: Annotated[Placement, typer.Option(help="Which rank a stage may sit on.")] = "free",
     output: Annotated[
         str | None,
         typer.Option(

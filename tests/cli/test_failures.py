@@ -113,3 +113,36 @@ def test_names_are_made_safe_for_files() -> None:
     assert output.safe_name("模型") == "模型"
     assert output.safe_name("...") == "model"
     assert len(output.safe_name("ü" * 200).encode()) == 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant", "help_of"),
+    [
+        (("pln",), "plan", "octopipe"),
+        (("profile", "shw"), "show", "octopipe profile"),
+        (("profile", "import", "tarce", "x"), "trace", "octopipe profile import"),
+        (("--verson",), "--version", "octopipe"),
+        (("plan", "--enginex", "any"), "--engine", "octopipe plan"),
+        (("plan", "--no-gannt"), "--no-gantt", "octopipe plan"),
+        (("plan", "--engine", "torh"), "torch", "octopipe plan"),
+        (("plan", "--effort=standrd"), "standard", "octopipe plan"),
+        (("show", "a.json", "--format", "jsn"), "json", "octopipe show"),
+        (("diff", "a.json", "b.json", "--fail-on", "regresion"), "regression", "octopipe diff"),
+        (("schema", "pln"), "plan", "octopipe schema"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_nearest(
+    octopipe: Octopipe, arguments: tuple[str, ...], meant: str, help_of: str
+) -> None:
+    result = octopipe(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert f'  remedy:   did you mean "{meant}"? `{help_of} --help` lists what can stand here\n' in result.err
+    assert "Did you mean" not in result.err
+    assert "Possible options" not in result.err
+
+
+@pytest.mark.parametrize("arguments", [("zzzz",), ("plan", "--zzzz"), ("plan", "--engine", "zzz"), ("plan", "-m", "x")])
+def test_words_that_resemble_nothing_get_no_guess(octopipe: Octopipe, arguments: tuple[str, ...]) -> None:
+    result = octopipe(*arguments)
+    assert result.code == 2
+    assert "remedy:   `octopipe" in result.err

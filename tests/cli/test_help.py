@@ -48,6 +48,12 @@ def test_help_is_as_it_was(octopipe: Octopipe, monkeypatch: pytest.MonkeyPatch, 
     assert result.out == golden.read_text()
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_section(octopipe: Octopipe, name: str) -> None:
+    unsorted = octopipe(*COMMANDS[name], "--help").out.partition("\nOptions:\n")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^  (\S+)", unsorted, re.MULTILINE)) <= {"--version", "-h,"}
+
+
 def test_no_golden_help_is_left_over() -> None:
     assert {file.stem for file in GOLDEN.iterdir()} == {
         f"{name}-{columns}" for name in COMMANDS for columns in (80, 100)

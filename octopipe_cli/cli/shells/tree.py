@@ -108,6 +108,8 @@ def _value(parameter: Any, named: Mapping[str, tuple[str, ...]]) -> Value:
 
 def _names() -> dict[str, tuple[str, ...]]:
     """Return the names that ship, and others that no type knows of, by parameter."""
+    from octopipe_cli.cli.manual import PAGES
+    from octopipe_cli.cli.registry import ROOT
     from octopipe_cli.export import TARGETS
     from octopipe_cli.profiling.shipped import shipped_files
 
@@ -117,6 +119,7 @@ def _names() -> dict[str, tuple[str, ...]]:
         "hardware": hardware,
         "measured_hardware": hardware,
         "to": tuple(target.name for target in TARGETS),
+        "topic": (*PAGES, *ROOT.commands),
         "device": ("cpu", "cuda"),
     }
 
