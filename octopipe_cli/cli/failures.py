@@ -55,17 +55,17 @@ def error_text(error: OctopipeError) -> str:
 
 def usage_text(error: BaseException) -> str:
     """Return what was wrong with the arguments, what may have been meant, and where the right ones are listed."""
+    from octopipe_cli.formats import did_you_mean  # it loads the readers, which not every command needs
+
     message = getattr(error, "format_message", lambda: str(error))()
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "octopipe"
-    # The parser's own suggestions, of options alone, are left out: there is one way to make them.
-    from octopipe_cli.formats import did_you_mean  # it loads the readers, which not every command needs
-
+    # The parser's own suggestions are left out: there is one way to make them.
     text = _printable(" ".join(message.split()).partition(" (Possible options:")[0].partition(". Did you mean")[0])
     text = re.sub(r"not a valid (?:int|float)(?: range)?", "no number that can stand here", text)
     wrong, names = _misspelt(error, text)
     help_text = f"`{command} --help` lists what can stand here"
-    near = did_you_mean(wrong, names, "")
+    near = "" if wrong in names else did_you_mean(wrong, names, "")
     return f"octopipe: error: {text}\n  remedy:   {near + ' ' if near else ''}{help_text}"
 
 

@@ -32,6 +32,15 @@ CONTEXT: Final = {"max_content_width": 100, "help_option_names": ["-h", "--help"
 class Command(TyperCommand):
     """A command whose help groups its arguments and options in sections."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; every error knows the command it is about."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if getattr(error, "ctx", ctx) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options in sections: inputs and engine first, output last, others in order."""
         sections: dict[str, list[tuple[str, str]]] = {INPUTS: [], ENGINE: []}

@@ -146,3 +146,7 @@ def test_words_that_resemble_nothing_get_no_guess(octopipe: Octopipe, arguments:
     result = octopipe(*arguments)
     assert result.code == 2
     assert "remedy:   `octopipe" in result.err
+
+
+def test_an_option_without_its_value_names_the_command(octopipe: Octopipe) -> None:
+    assert "remedy:   `octopipe plan --help` lists what can stand here" in octopipe("plan", "--engine").err
