@@ -61,7 +61,7 @@ def usage_text(error: BaseException) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "octopipe"
     # The parser's own suggestions are left out: there is one way to make them.
-    text = _printable(" ".join(message.split()).partition(" (Possible options:")[0].partition(". Did you mean")[0])
+    text = _printable(re.split(r"\.? Did you mean | \(Possible options:", " ".join(message.split()))[0])
     text = re.sub(r"not a valid (?:int|float)(?: range)?", "no number that can stand here", text)
     wrong, names = _misspelt(error, text)
     help_text = f"`{command} --help` lists what can stand here"

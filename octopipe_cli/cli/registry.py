@@ -6,7 +6,7 @@ Nothing is imported until a command is invoked: a new command is one entry here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, Union
+from typing import Final, NamedTuple
 
 
 class Entry(NamedTuple):
@@ -32,7 +32,7 @@ class Branch(NamedTuple):
 
     help: str
     example: str
-    commands: Mapping[str, Union[Entry, Branch]]  # noqa: UP007 (evaluated by Python 3.10)
+    commands: Mapping[str, Entry | Branch]
     panel: str = "Commands"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from octopipe_cli.cli.app import command
 from octopipe_cli.cli.registry import ROOT, Branch, Entry
 from tests.cli.conftest import Octopipe
 
@@ -52,6 +54,23 @@ def test_help_is_as_it_was(octopipe: Octopipe, monkeypatch: pytest.MonkeyPatch, 
 def test_every_option_has_a_section(octopipe: Octopipe, name: str) -> None:
     unsorted = octopipe(*COMMANDS[name], "--help").out.partition("\nOptions:\n")[2].partition("\n\n")[0]
     assert set(re.findall(r"^  (\S+)", unsorted, re.MULTILINE)) <= {"--version", "-h,"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_are_right(name: str) -> None:
+    node = command()
+    for word in COMMANDS[name]:
+        node = node.commands[word]
+    examples = re.findall(r"Example: octopipe ([^\n]+)", node.help)
+    assert examples
+    for example in examples:
+        arguments = shlex.split(example.partition(" > ")[0])
+        group, words = command(), arguments
+        while hasattr(group, "commands"):
+            group, words = group.commands[words[0]], words[1:]
+        if "--help" not in words:
+            assert group.make_context("octopipe", list(words)).params
+        assert arguments[: len(COMMANDS[name])] == list(COMMANDS[name])
 
 
 def test_no_golden_help_is_left_over() -> None:
