@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from octopipe_cli.cli.inputs import ClusterFile, ProfileFile, check_stdin, percent
+from octopipe_cli.cli.output import check_not_an_input
 from octopipe_cli.errors import InputError
+from octopipe_cli.formats import check_writable
 from octopipe_cli.plan import MAX_MICROBATCHES, Backward, Effort, Engine, Placement, Recompute, Request
 
 if TYPE_CHECKING:
@@ -175,6 +177,11 @@ def sweep(
         show_noise(profile, cluster, request, percent(noise, "--noise"), draws, plan, jobs, format.value)
         return
     _refuse("a sweep", **{"--plan": plan})
+    if svg is not None:
+        if svg == "-":
+            raise InputError("standard output has the points", path="--svg", found="-", remedy="name a file")
+        check_not_an_input(svg, {"profile": profile, "cluster": cluster})
+        check_writable(svg)
     from octopipe_cli.cli.sweeping import Sweep
 
     sweeping = Sweep(profile, cluster, request, *swept, jobs, output)

@@ -159,6 +159,10 @@ def test_exit_codes_where_no_point_has_a_plan(
         ("-m 2 --noise eight", "--noise is no percentage"),
         ("-m 3 --noise 8% --plan plan.json", "another number of micro-batches"),
         ("-m 2 --memory 8:4", "--memory has no values"),
+        ("-m 2 --memory 8 --svg -", "standard output has the points"),
+        ("-m 2 --memory 8 --svg profile.json", "would replace the profile"),
+        ("-m 2 --memory 8 --svg none/a.svg", "none/a.svg"),
+        ("-m 2 --memory 8 -o profile.json", "cannot make the folder"),
     ],
 )
 def test_what_cannot_be_swept(folder: Path, octopipe: Octopipe, arguments: str, said: str) -> None:
