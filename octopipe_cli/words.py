@@ -5,10 +5,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from octopipe_cli.profile import compress, expand
-from octopipe_cli.simulate import Timeline
+
+if TYPE_CHECKING:
+    from octopipe_cli.simulate import Timeline
 
 GIBIBYTE: Final = 2**30
 
