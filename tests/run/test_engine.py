@@ -124,12 +124,14 @@ def measured(plan: Plan, scale: float) -> tuple[int, int]:
     return found.predicted.step_time_ns, found.measured.step_time_ns
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("name", ["1f1b", "cyclic", "free"])
 def test_the_measured_step_is_within_5_percent_of_the_predicted_one(name: str) -> None:
     predicted, found = measured(*timed_plans()[name])
     assert abs(found - predicted) <= 0.05 * predicted, f"{found / predicted - 1:+.2%}"
 
 
+@pytest.mark.timed
 def test_the_faster_plan_measures_faster() -> None:
     plans = timed_plans()
     times = [measured(plans[name][0], 3.0) for name in ("cyclic", "free")]
@@ -137,6 +139,7 @@ def test_the_faster_plan_measures_faster() -> None:
     assert (times[0][0] < times[1][0]) == (times[0][1] < times[1][1])
 
 
+@pytest.mark.timed
 def test_transfers_take_their_time() -> None:
     """A pair of stages with 40 ms of link between them: F, transfer, F, B, transfer, B."""
     profile = {
