@@ -200,8 +200,8 @@ class Planner:
                 work=self.budget.fixed_work, watch=self.watch, jobs=self.jobs,
             )  # fmt: skip
             if found is not None:
-                pipeline = build_pipeline(self.profile, self.cluster, found, self.request.num_microbatches)
-                plans.append(Scheduled(found, simulate(pipeline, self.warm.orders)))
+                timeline = simulate(self._pipeline(found), self.warm.orders)
+                plans += [Scheduled(found, timeline)] if timeline.fits else []  # beside what the engine keeps
         if not plans:
             raise self._none_found()
         return min(plans, key=lambda plan: self.value(plan.timeline)), rows, self.bound
