@@ -212,7 +212,9 @@ def _check_rules(profile: Profile, file: str) -> None:
                     "no such layer", file=file, path=f"{path}[{at}]", found=str(layer), expected=f"0 to {last}"
                 )
             if layer in indices[:at]:
-                raise InputError(f"layer {layer} stands twice in one group", file=file, path=f"{path}[{at}]")
+                raise InputError(
+                    f"layer {layer} stands twice in one group", file=file, path=f"{path}[{at}]", remedy="name it once"
+                )
     tied_before: set[int] = set()
     for g, group in enumerate(profile.rules.tied):
         if again := tied_before & set(group):

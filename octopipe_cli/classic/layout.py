@@ -98,7 +98,11 @@ def _cuts(profile: Profile, num_ranks: int, layout: str) -> tuple[int, ...]:
     cuts = (0, *accumulate(map(len, stages)))
     banned = [layer for layer in profile.rules.no_cut_after if layer + 1 in cuts[1:-1]]
     if banned:
-        raise InputError(f"the layout cuts after layer {min(banned)}, which the profile forbids", path="--layout")
+        raise InputError(
+            f"the layout cuts after layer {min(banned)}, which the profile forbids",
+            path="--layout",
+            remedy="move that cut: the profile's rules.no_cut_after lists where none may be",
+        )
     return cuts
 
 
@@ -116,7 +120,12 @@ def _check_same_rank(profile: Profile, cuts: tuple[int, ...], placed: tuple[int,
 def _orders(num_ranks: int, num_microbatches: int, per_rank: int, group_size: int | None) -> tuple[Orders, int | None]:
     if per_rank == 1:
         if group_size is not None:
-            raise InputError("a layout of one stage a rank has no groups", path="--group-size", found=str(group_size))
+            raise InputError(
+                "a layout of one stage a rank has no groups",
+                path="--group-size",
+                found=str(group_size),
+                remedy="leave it out",
+            )
         return one_f_one_b(num_ranks, num_microbatches), None
     size = group_size or least_group_size(num_ranks, num_microbatches)
     return interleaved_1f1b(num_ranks, num_microbatches, per_rank, size), size

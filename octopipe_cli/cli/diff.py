@@ -190,7 +190,10 @@ def _inputs(given: dict[str, str], old: Loaded[Plan], new: Loaded[Plan]) -> dict
         names = [f"{side}_{what}" for side in ("old", "new")]
         if sum(name in given for name in names) == 1:
             missing = next(name for name in names if name not in given).replace("_", "-")
-            raise InputError(f"--{missing} is missing: both {what}s are needed to compare them")
+            raise InputError(
+                f"--{missing} is missing: both {what}s are needed to compare them",
+                remedy=f"give --{missing} too, or neither",
+            )
         for name, plan in zip(names, (old, new), strict=True):
             if name in given:
                 loaded = read(given[name])

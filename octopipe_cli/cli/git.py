@@ -142,4 +142,6 @@ def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     except FileNotFoundError:
         raise InputError("the git command is not there", remedy="install git, or name two files") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"the git command cannot be run: {error}") from None
+        raise InputError(
+            f"the git command cannot be run: {error}", remedy="install git, or name files in place of revisions"
+        ) from None

@@ -42,7 +42,10 @@ def _reader_may_be_gone() -> Iterator[None]:
         failures.close_stdout()
     except OSError as error:
         failures.close_stdout()  # what is still buffered cannot be written either
-        raise InputError(f"cannot write to standard output: {error.strerror or error}") from None
+        raise InputError(
+            f"cannot write to standard output: {error.strerror or error}",
+            remedy="check where it goes: its disk may be full",
+        ) from None
 
 
 def emit_json(document: Any) -> None:

@@ -214,5 +214,7 @@ def _made(folder: str) -> Path:
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make the folder: {error.strerror or error}", file=folder) from None
+        raise InputError(
+            f"cannot make the folder: {error.strerror or error}", file=folder, remedy="name another folder with -o"
+        ) from None
     return Path(folder)

@@ -81,7 +81,11 @@ def check_device(device: str) -> str:
         raise InputError("no such kind of device", found=device, expected="cpu, cuda or cuda:N")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(index or 0) >= count:
-        raise InputError(f"torch {torch.__version__} sees no device {device}", found=f"{count} CUDA devices")
+        raise InputError(
+            f"torch {torch.__version__} sees no device {device}",
+            found=f"{count} CUDA devices",
+            remedy="give --device cpu, or one that torch sees",
+        )
     return str(torch.cuda.get_device_name(device))
 
 

@@ -258,7 +258,10 @@ def _captured_calls(model: Any, base: Any, layers: Any, ids: Any) -> _Calls:
         if len(shapes) == 1 and len(next(iter(shapes))) == 3 and len(calls.layers) == len(layers):
             return calls
     why = f": {_first_line(problem)}" if problem is not None else ""
-    raise InputError(f"cannot run this model of transformers layer by layer{why}") from problem
+    raise InputError(
+        f"cannot run this model of transformers layer by layer{why}",
+        remedy="estimate it in place of that: `octopipe profile estimate`",
+    ) from problem
 
 
 def _run_captured(model: Any, base: Any, layers: Any, ids: Any, form: Callable[[Any], Any]) -> _Calls:

@@ -131,9 +131,21 @@ def _pattern(source: Mapping[str, Any], file: str) -> str:
             found = f"{quoted(symbol)} at position {position}"
             raise InputError("unknown layer symbol", file=file, path=path, found=found, expected=f"one of {known}")
         if symbol == "E" and position > 0:
-            raise InputError("E, the embedding, is not first", file=file, path=path, found=f"E at position {position}")
+            raise InputError(
+                "E, the embedding, is not first",
+                file=file,
+                path=path,
+                found=f"E at position {position}",
+                remedy="put it first, or leave it out",
+            )
         if symbol == "L" and position < len(pattern) - 1:
-            raise InputError("L, the head, is not last", file=file, path=path, found=f"L at position {position}")
+            raise InputError(
+                "L, the head, is not last",
+                file=file,
+                path=path,
+                found=f"L at position {position}",
+                remedy="put it last, or leave it out",
+            )
     return "E" * (pattern[0] != "E") + pattern + "L" * (pattern[-1] != "L")
 
 

@@ -137,7 +137,9 @@ def _bytes(file: str) -> bytes:
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(
-            f"cannot read the file: {getattr(error, 'strerror', None) or error}", file=shown_file(file)
+            f"cannot read the file: {getattr(error, 'strerror', None) or error}",
+            file=shown_file(file),
+            remedy="check the path",
         ) from None
     if data[:2] == b"\x1f\x8b":
         try:
@@ -146,7 +148,9 @@ def _bytes(file: str) -> bytes:
             if not unpacker.eof and len(data) <= MAX_BYTES:
                 raise gzip.BadGzipFile("it ends too early")
         except (OSError, zlib.error) as error:
-            raise InputError(f"a broken gzip file: {error}", file=shown_file(file)) from None
+            raise InputError(
+                f"a broken gzip file: {error}", file=shown_file(file), remedy="copy the trace again"
+            ) from None
     if len(data) > MAX_BYTES:
         raise InputError(
             "the file is too large",

@@ -82,7 +82,9 @@ def test_a_full_disk_is_an_error() -> None:
     command = f"{sys.executable} -m octopipe_cli schema plan > /dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "octopipe: error: cannot write to standard output: No space left on device\n"
+    said, remedy = done.stderr.splitlines()
+    assert said == "octopipe: error: cannot write to standard output: No space left on device"
+    assert remedy == "  remedy:   check where it goes: its disk may be full"
 
 
 @pytest.mark.parametrize("closed", ["0<&-", ">&-", "2>&-", ">&- 2>&-"])
