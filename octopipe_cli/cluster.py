@@ -10,7 +10,8 @@ import msgspec
 
 from octopipe_cli.conversion import convert
 from octopipe_cli.errors import InputError
-from octopipe_cli.formats import Document, Loaded, Record, digest, read_document, shown_file
+from octopipe_cli.formats import Document, Loaded, Record, check_envelope, digest, read_text, shown_file
+from octopipe_cli.markup import parse
 from octopipe_cli.profile import Name
 
 SCHEMA: Final = "octopipe.cluster"
@@ -154,7 +155,7 @@ def cluster_from_document(document: Document, file: str) -> Cluster:
 
 
 def load_cluster(file: str) -> Loaded[Cluster]:
-    """Return the cluster in a file, with its digest; raises InputError."""
-    document = read_document(file, SCHEMA)
+    """Return the cluster in a file (JSON, or YAML or TOML by its name), with its digest; raises InputError."""
+    document = check_envelope(parse(read_text(file), file), SCHEMA, file)
     file = shown_file(file)
     return Loaded(cluster_from_document(document, file), file, digest(document))

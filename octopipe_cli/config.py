@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,7 @@ from typing import Any, Final
 
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import did_you_mean, one_of, read_text, show
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from octopipe_cli.markup import SUFFIXES, parse_toml
 
 OWN_FILE: Final = "octopipe.toml"
 PROJECT_FILE: Final = "pyproject.toml"
@@ -45,6 +40,11 @@ class Config:
     def path(self, name: str) -> str:
         """Return a file named in the settings as the current folder sees it: names there start at the settings."""
         return os.path.normpath(os.path.join(os.path.dirname(self.file), name))
+
+    def input(self, name: str) -> str:
+        """Return an input that the settings name: a file, or what has no file's ending and names no file there."""
+        file = self.path(name)
+        return file if name.endswith(SUFFIXES) or os.path.exists(file) else name
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,7 @@ def _upwards(folder: str) -> Iterator[str]:
 
 
 def _read(file: str) -> Config | None:
-    try:
-        document: Any = tomllib.loads(read_text(file))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the file is no TOML: {error}", file=file) from None
+    document: Any = parse_toml(read_text(file), file)
     prefix = "$"
     if os.path.basename(file) == PROJECT_FILE:
         tools = document.get("tool", {})
@@ -129,7 +126,7 @@ def plan_entries(config: Config) -> list[PlanEntry]:
             if key not in entry:
                 raise InputError(f'the key "{key}" is missing', file=config.file, path=path)
         warm = entry.get("warm_start")
-        files = (config.path(plan), config.path(entry["profile"]), config.path(entry["cluster"]))
+        files = (config.path(plan), config.input(entry["profile"]), config.input(entry["cluster"]))
         entries.append(PlanEntry(*files, None if warm is None else config.path(warm)))
     return entries
 

@@ -224,11 +224,16 @@ def parse_json(text: str, file: str, infinities: bool = False) -> Any:
         raise too_deep from None
     except ValueError:  # an integer of more digits than Python converts
         raise InputError("a whole number of thousands of digits", file=file, expected="numbers in range") from None
+    check_values(value, file, infinities)
+    return value
+
+
+def check_values(value: object, file: str, infinities: bool = False) -> None:
+    """Raise InputError, with its place, where a document holds what no JSON text can, or is nested too deeply."""
     for place, item in _walk(value):
         if len(place) >= MAX_DEPTH and isinstance(item, (dict, list)):
-            raise too_deep
+            raise InputError("nested too deeply", file=file, expected=f"at most {MAX_DEPTH} levels")
         _check_value(place, item, file, infinities)
-    return value
 
 
 def _check_value(place: Place, item: object, file: str, infinities: bool = False) -> None:
@@ -242,6 +247,8 @@ def _check_value(place: Place, item: object, file: str, infinities: bool = False
     if isinstance(item, float) and not math.isfinite(item) and (math.isnan(item) or not infinities):
         found = show(item)
         raise InputError("not a finite number", file=file, path=path_of(place), found=found, expected="a finite number")
+    if not isinstance(item, (dict, list, str, int, float, type(None))):  # TOML has dates and times
+        raise InputError("a date or a time, which can't stand here", file=file, path=path_of(place), found=str(item))
     strings = item if isinstance(item, dict) else [item] if isinstance(item, str) else ()
     if any(_LONE_SURROGATE.search(string) for string in strings):
         raise InputError("half of a surrogate pair, which is no text", file=file, path=path_of(place), found=show(item))

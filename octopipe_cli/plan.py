@@ -14,7 +14,7 @@ from octopipe_cli.cluster import P2P
 from octopipe_cli.conversion import convert
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Document, Loaded, Record, digest, read_document, show, shown_file
-from octopipe_cli.profile import Group, Name, Role
+from octopipe_cli.profile import Group, Name, Role, Training
 
 SCHEMA: Final = "octopipe.plan"
 MAX_MICROBATCHES: Final = 100_000
@@ -178,6 +178,18 @@ class Search(Record, frozen=True, kw_only=True, forbid_unknown_fields=False):
     engines: dict[str, Nanoseconds] = {}
 
 
+class PlanTraining(Training, frozen=True, kw_only=True):
+    """The training run the profile's times belong to: what turns a step time into tokens per second and MFU.
+
+    `model_flops` are those of one micro-batch through the whole model, of all devices of one replica: forward and
+    backward, nothing counted twice that is computed again. `peak_tflops` is what one device of each hardware reaches
+    on paper in the run's number format.
+    """
+
+    model_flops: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    peak_tflops: dict[Name, Annotated[float, msgspec.Meta(gt=0, le=1e9)]] | None = None
+
+
 class Plan(Record, frozen=True, kw_only=True):
     """A plan, as its file holds it.
 
@@ -200,6 +212,7 @@ class Plan(Record, frozen=True, kw_only=True):
     search: Search
     baseline: Baseline | None = None
     rank_order: tuple[Index, ...] | None = None
+    training: PlanTraining | None = None
     content_digest: Digest | None = None
     provenance: dict[str, Any] = {}
 
@@ -289,8 +302,8 @@ def is_edited(plan: Plan) -> bool:
 def plan_text(plan: Plan) -> str:
     """Return a plan as the text of its file: made for line-wise diffs (a stage a line, a rank's order apart)."""
     document = plan_document(plan)
-    order = ["schema", "version", "created_by", "inputs", "request", "predicted", "bound", "p2p", "kinds", "ranks"]
-    order += ["rank_order"]
+    order = ["schema", "version", "created_by", "inputs", "request", "training", "predicted", "bound", "p2p", "kinds"]
+    order += ["ranks", "rank_order"]
     order += ["baseline", "stages", "orders", "search", "content_digest", "provenance"]
     parts = [f'  "{key}": {_layout(key, document[key])}' for key in order if key in document]
     return "{\n" + ",\n".join(parts) + "\n}\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -229,12 +229,52 @@ def _check_rules(profile: Profile, file: str) -> None:
 
 def estimated_work(profile: Profile) -> dict[str, KindWork]:
     """Return what an estimated profile's provenance says of each kind; empty where it does not of all of them."""
+    return _work_of(profile, profile.provenance)
+
+
+def _work_of(profile: Profile, provenance: Mapping[str, Any]) -> dict[str, KindWork]:
     try:
-        found = msgspec.convert(profile.provenance.get("kinds"), dict[str, KindWork])
+        found = msgspec.convert(provenance.get("kinds"), dict[str, KindWork])
     except msgspec.ValidationError:
         return {}
     complete = all(name in found and set(PASSES) <= set(found[name].flops) for name in profile.kinds)
     return found if complete else {}
+
+
+class ModelWork(NamedTuple):
+    """What a micro-batch costs one replica in model FLOPs, and what its devices could do, by hardware (TFLOP/s)."""
+
+    flops: int
+    peak_tflops: dict[str, float]
+
+
+def model_work(profile: Profile) -> ModelWork | None:
+    """Return a profile's model FLOPs and peak rates; None where its provenance does not tell both.
+
+    Model FLOPs are three times the forward's: a backward has two products for each of the forward's, and what is
+    computed again (recomputed activations, attention scores) does not count (PaLM, arXiv 2204.02311, appendix B; that
+    counts all pairs of positions of causal attention, here those that are seen count). A merged profile tells what its
+    first source does, and the rates of all.
+    """
+    sources = _estimates(profile)
+    peaks: dict[str, float] = {}
+    for source in sources:
+        found = source.get("peak_tflops")
+        if not isinstance(found, dict) or not all(isinstance(v, (int, float)) and 0 < v <= 1e9 for v in found.values()):
+            return None
+        peaks.update({str(name): float(value) for name, value in found.items()})
+    work = _work_of(profile, sources[0])
+    forward = sum(work[name].flops["forward"] for name in profile.layer_kinds) if work else 0
+    training = profile.training
+    flops = 3 * forward * training.tensor_parallel * training.context_parallel
+    return ModelWork(flops, peaks) if flops and peaks else None
+
+
+def _estimates(profile: Profile) -> list[dict[str, Any]]:
+    """Return the provenances that a profile has: its own, or those of the profiles it was merged from."""
+    listed = profile.provenance.get("sources")
+    sources = [item.get("provenance") for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    return [source for source in sources if isinstance(source, dict)] or [profile.provenance]
 
 
 def load_profile(file: str) -> Loaded[Profile]:

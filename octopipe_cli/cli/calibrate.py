@@ -69,7 +69,7 @@ def calibrate_profile(
     Example: octopipe profile calibrate model.json --measured times.json -o model-calibrated.json
     """
     from octopipe_cli.formats import check_writable, document_text
-    from octopipe_cli.profile import load_profile
+    from octopipe_cli.named import read_profile
     from octopipe_cli.profiling.calibrate import calibrate, load_measured
     from octopipe_cli.render.console import glyphs_of, make_console, rendered
     from octopipe_cli.render.profiling import fit_table
@@ -77,7 +77,7 @@ def calibrate_profile(
     check_stdin(PROFILE=profile, measured=measured)
     check_writable(output)
     check_not_an_input(output, {"profile": profile, "measured file": measured})
-    loaded = load_profile(profile)
+    loaded = read_profile(profile)
     result = calibrate(loaded, load_measured(measured, measured_hardware), measured, hardware, scale.value)
     if result.unmeasured:
         warn(f"not measured, scaled as the rest together: {', '.join(result.unmeasured)}")

@@ -7,17 +7,29 @@ from typing import Annotated, Final, get_args
 
 import typer
 
-from octopipe_cli.cluster import Cluster, load_cluster
+from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InfeasibleError, InputError
 from octopipe_cli.formats import Loaded
+from octopipe_cli.named import read_cluster, read_profile
 from octopipe_cli.plan import MAX_MICROBATCHES, Part, Plan
-from octopipe_cli.profile import Profile, load_profile
+from octopipe_cli.profile import Profile
 
 #: Sums over a step stay below: a quarter of what 64 bits hold.
 MAX_TOTAL: Final = 2**61
 
-ProfileFile = Annotated[str, typer.Argument(metavar="PROFILE", help="The model profile; - is standard input.")]
-ClusterFile = Annotated[str, typer.Argument(metavar="CLUSTER", help="The cluster spec; - is standard input.")]
+ProfileFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROFILE", help="The model profile: a file, or a name of `octopipe models`; - is standard input."
+    ),
+]
+ClusterFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="CLUSTER",
+        help="The cluster spec: a file, a name of `octopipe clusters`, or in a line: 8xh100-sxm; - is standard input.",
+    ),
+]
 NumMicrobatches = Annotated[
     int,
     typer.Option("-m", "--num-microbatches", min=1, max=MAX_MICROBATCHES, metavar="N", help="Micro-batches of a step."),
@@ -68,7 +80,7 @@ def load_inputs(profile_file: str, cluster_file: str, num_microbatches: int) -> 
     InfeasibleError
         Where there are more ranks than layers.
     """
-    profile, cluster = load_profile(profile_file), load_cluster(cluster_file)
+    profile, cluster = read_profile(profile_file), read_cluster(cluster_file)
     check_inputs(profile, cluster, num_microbatches)
     return profile, cluster
 

@@ -36,7 +36,7 @@ def merge_profiles(
     """
     from octopipe_cli.cli.inputs import check_stdin
     from octopipe_cli.formats import check_writable, document_text
-    from octopipe_cli.profile import load_profile
+    from octopipe_cli.named import read_profile
     from octopipe_cli.profiling.merge import merge
 
     if len(profiles) < 2:
@@ -44,4 +44,4 @@ def merge_profiles(
     check_stdin(**{f"profile {number}": file for number, file in enumerate(profiles, 1)})
     check_writable(output)
     check_not_an_input(output, {f"profile {number}": file for number, file in enumerate(profiles, 1)})
-    save(output, document_text(merge([load_profile(file) for file in profiles], name, take_larger)))
+    save(output, document_text(merge([read_profile(file) for file in profiles], name, take_larger)))

@@ -102,7 +102,8 @@ def save(file: str, text: str) -> None:
 def check_not_an_input(output: str, inputs: dict[str, str]) -> None:
     """Raise InputError where the output file is one of the input files (name of the argument -> file)."""
     for name, file in inputs.items():
-        if "-" not in (output, file) and os.path.exists(output) and os.path.samefile(output, file):
+        there = "-" not in (output, file) and os.path.exists(output) and os.path.exists(file)
+        if there and os.path.samefile(output, file):
             raise InputError(
                 f"the output would replace the {name}", file=output, remedy="name another file with -o"
             ) from None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from octopipe_cli import named
 from octopipe_cli.cli import git
 from octopipe_cli.cluster import SCHEMA as CLUSTER
 from octopipe_cli.cluster import Cluster, cluster_from_document
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Document, Loaded, check_envelope, digest, parse_json, read_text, shown_file
+from octopipe_cli.markup import parse
 from octopipe_cli.plan import SCHEMA as PLAN
 from octopipe_cli.plan import Plan, plan_from_document
 from octopipe_cli.profile import SCHEMA as PROFILE
@@ -30,13 +32,17 @@ def read_plan(name: str) -> Loaded[Plan]:
 
 
 def read_profile(name: str) -> Loaded[Profile]:
-    """Return the profile of a file or of a file of a git revision; raises InputError."""
+    """Return the profile of a file, of a file of a git revision, or of a shipped name; raises InputError."""
+    if git.revision_of(name) is None:
+        return named.read_profile(name)
     document, file = _document(name, PROFILE)
     return Loaded(profile_from_document(document, file), file, digest(document))
 
 
 def read_cluster(name: str) -> Loaded[Cluster]:
-    """Return the cluster of a file or of a file of a git revision; raises InputError."""
+    """Return the cluster of a file, of a file of a git revision, of a name or of a line; raises InputError."""
+    if git.revision_of(name) is None or named.names_cluster(name):
+        return named.read_cluster(name)
     document, file = _document(name, CLUSTER)
     return Loaded(cluster_from_document(document, file), file, digest(document))
 
@@ -45,7 +51,7 @@ def _document(name: str, schema: str) -> tuple[Document, str]:
     revision = git.revision_of(name)
     text = read_text(name) if revision is None else git.read_revision(revision)
     file = shown_file(name)
-    return check_envelope(parse_json(text, file), schema, file), file
+    return check_envelope(parse(text, file), schema, file), file
 
 
 def changed_plans(base: str, paths: list[str]) -> list[Pair]:

@@ -25,9 +25,9 @@ def show_profile(
 
     Example: octopipe profile show profiles/models/llama3-8b.json
     """
-    from octopipe_cli.profile import load_profile
+    from octopipe_cli.named import read_profile
 
-    value = load_profile(profile).value
+    value = read_profile(profile).value
     totals = summary(value)
     if format is Format.json:
         emit_json(totals)

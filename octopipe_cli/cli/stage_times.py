@@ -64,8 +64,8 @@ def layout_of(
     plan: str | None, profile: str | None, stage_layers: str | None, hardware: str | None, by_rank: bool = False
 ) -> Layout:
     """Return the stages that the options tell (`by_rank`: a rank's stages as one); raises InputError."""
+    from octopipe_cli.named import read_profile
     from octopipe_cli.plan import load_plan
-    from octopipe_cli.profile import load_profile
     from octopipe_cli.profiling.trace_profile import (
         check_same_layers,
         hardware_of_plan,
@@ -75,7 +75,7 @@ def layout_of(
     )
 
     made = None if plan is None else load_plan(plan)
-    base = None if profile is None else load_profile(profile)
+    base = None if profile is None else read_profile(profile)
     if made is not None and stage_layers is None:
         if base is not None:
             check_same_layers(made, base)

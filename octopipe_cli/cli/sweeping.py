@@ -15,11 +15,11 @@ from octopipe_cli.classic import classic_rows
 from octopipe_cli.cli.inputs import check_inputs
 from octopipe_cli.cli.output import emit, emit_json, note, save, warn
 from octopipe_cli.cli.searching import Interrupted, cores, search
-from octopipe_cli.cluster import Cluster, load_cluster
+from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, InfeasibleError, InputError, LimitError
 from octopipe_cli.formats import Loaded
+from octopipe_cli.named import read_cluster, read_profile
 from octopipe_cli.plan import Plan, Request, plan_document, plan_from_document, plan_text
-from octopipe_cli.profile import load_profile
 from octopipe_cli.sweep.inputs import cluster_at, cluster_document, request_at
 from octopipe_cli.sweep.points import Point, best_classic, sweep_csv, sweep_document, tokens_of, with_pareto
 from octopipe_cli.sweep.quantities import Quantity
@@ -48,7 +48,7 @@ class Sweep:
         jobs: int | None,
         folder: str | None,
     ) -> None:
-        self.profile, self.cluster = load_profile(profile_file), load_cluster(cluster_file)
+        self.profile, self.cluster = read_profile(profile_file), read_cluster(cluster_file)
         self.request, self.quantity = request, quantity
         # Before the first search: what is wrong with any of the values.
         self.inputs = [(v, cluster_at(self.cluster, quantity, v), request_at(request, quantity, v)) for v in values]

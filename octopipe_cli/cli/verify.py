@@ -122,12 +122,11 @@ def _verify_all(format: Format) -> None:
 def _findings(entry: PlanEntry) -> tuple[str, list[Finding]]:
     """Return the plan's file as it is shown, and the rules the plan breaks."""
     from octopipe_cli import verify as oracle
-    from octopipe_cli.cluster import load_cluster
+    from octopipe_cli.named import read_cluster, read_profile
     from octopipe_cli.plan import load_plan
-    from octopipe_cli.profile import load_profile
 
     plan = load_plan(entry.plan)
-    return plan.file, oracle.verify(plan.value, load_profile(entry.profile), load_cluster(entry.cluster))
+    return plan.file, oracle.verify(plan.value, read_profile(entry.profile), read_cluster(entry.cluster))
 
 
 def _document(findings: list[Finding]) -> dict[str, Any]:

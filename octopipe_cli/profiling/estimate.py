@@ -114,6 +114,7 @@ def setting_provenance(hardware: Hardware, setting: Setting) -> Document:
     """Return what a profile's provenance says of hardware and setting beyond its `training`."""
     return {
         "hardware": hardware.name,
+        "peak_tflops": {hardware.name: peak.value} if (peak := hardware.peak_tflops.get(setting.dtype)) else {},
         "sequence_parallel": setting.sequence_parallel and setting.tensor_parallel > 1,
         "zero": setting.zero,
         "grad_dtype": setting.grad_dtype,

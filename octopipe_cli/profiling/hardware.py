@@ -73,6 +73,8 @@ class Hardware(Record, frozen=True, kw_only=True):
     name: Name
     peak_tflops: dict[Literal["bf16", "fp8"], Figure]
     memory_gib: Figure
+    #: What the driver, the communication library and fragmentation keep of it.
+    reserved_gib: Figure | None = None
     memory_bandwidth_gb_per_s: Figure
     multiprocessors: Figure
     devices_per_node: Figure

@@ -12,6 +12,7 @@ from octopipe_cli.render.console import LEAST_WIDTH
 from octopipe_cli.render.glyphs import BLOCKS, Glyphs
 from octopipe_cli.render.grid import grid, joined, wrapped
 from octopipe_cli.simulate import Timeline
+from octopipe_cli.throughput import throughput_document, throughput_text
 from octopipe_cli.words import (
     decimal_text,
     gibibyte_text,
@@ -53,6 +54,11 @@ def _facts(plan: Plan, timeline: Timeline) -> Iterator[tuple[str, str]]:
         text = f"{time_text(plan.bound.plan_ns)} for this partition and placement"
         met = timeline.step_time_ns == plan.bound.plan_ns
         yield "bound", text + (": met, no order is faster" if met else "")
+    rates = throughput_text(plan, timeline.step_time_ns)
+    if rates is not None:
+        yield "throughput", rates[0]
+        if rates[1] is not None:
+            yield "MFU", rates[1]
     yield "bubbles", _bubble_text(timeline)
     yield "phases", _phase_text(timeline)
     if with_memory(timeline):
@@ -254,6 +260,7 @@ def report_document(plan: Plan, timeline: Timeline) -> dict[str, Any]:
         "step_time_ns": timeline.step_time_ns,
         "span_ns": timeline.span_ns,
         "bubble_ratio": timeline.bubble_ratio,
+        "throughput": throughput_document(plan, timeline.step_time_ns),
         "fits": timeline.fits,
         "bound": {
             "step_time_ns": bound.step_time_ns,

@@ -30,6 +30,7 @@ from octopipe_cli.plan import (
 from octopipe_cli.profile import Group, Profile, compress
 from octopipe_cli.search.relaxation import CertifiedBound
 from octopipe_cli.simulate import Timeline
+from octopipe_cli.throughput import training_of
 
 
 def plan_record(
@@ -71,6 +72,7 @@ def plan_record(
         ],
         baseline=_baseline(timeline, rows),
         rank_order=rank_order,
+        training=training_of(model),
         stages=[_stage(model, assignment, timeline, stage) for stage in range(assignment.num_stages)],
         orders=write_orders(timeline.orders),
         search=Search(stopped_by=stopped_by, reproducible=stopped_by in ("effort", "bound"), engines=engines),

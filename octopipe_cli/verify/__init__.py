@@ -70,6 +70,7 @@ RULES: Final = [
     ),
     Rule("kind-roles", "kinds have the profile's roles", records.kind_roles_match),
     Rule("stage-kinds", "each stage names the kinds of its layers", records.stage_kinds_match, _STAGES),
+    Rule("training", "training run, model FLOPs and peak rates are the profile's", records.training_matches),
     Rule("action-times", "action times follow from profile and cluster", records.action_times_match, _STAGES),
     Rule("transfer-times", "transfer times follow from profile and cluster", records.transfer_times_match, _STAGES),
     Rule("stage-bytes", "stage bytes follow from the profile", records.stage_bytes_match, _STAGES),

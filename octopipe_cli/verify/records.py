@@ -7,7 +7,7 @@ from typing import Final
 
 from octopipe_cli.formats import show
 from octopipe_cli.plan import TransferTimes, content_digest
-from octopipe_cli.profile import expand
+from octopipe_cli.profile import Training, expand, model_work
 from octopipe_cli.verify.case import Case, Found
 from octopipe_cli.verify.structure import listed
 
@@ -75,6 +75,25 @@ def stage_bytes_match(case: Case) -> Found:
             found, expected = getattr(stage.bytes, key), getattr(facts.bytes, key)
             if found != expected:
                 yield f"$.stages[{s}].bytes.{key}", f"found {found}, expected {expected}"
+
+
+def training_matches(case: Case) -> Found:
+    """What the plan says of its training run: the profile's degrees and tokens, and FLOPs where the profile has them.
+
+    Plans of older versions say nothing.
+    """
+    said, profile = case.plan.training, case.profile.value
+    if said is None:
+        return
+    for key in Training.__struct_fields__:
+        found, expected = getattr(said, key), getattr(profile.training, key)
+        if found != expected:
+            yield f"$.training.{key}", f"found {show(found)}, expected {show(expected)}"
+    work = model_work(profile)
+    flops, peaks = (None, None) if work is None else (work.flops, work.peak_tflops)
+    for key, found, expected in (("model_flops", said.model_flops, flops), ("peak_tflops", said.peak_tflops, peaks)):
+        if found != expected:
+            yield f"$.training.{key}", f"found {show(found)}, expected {show(expected)}"
 
 
 def p2p_matches(case: Case) -> Found:

@@ -29,7 +29,7 @@ def test_a_shipped_file_is_read_and_each_figure_has_a_source(name: str) -> None:
     hardware = load_hardware(name)
     assert hardware.name == name
     found = figures(json.loads(shipped_files("hardware")[name].read_text()))
-    assert len(found) == 30 + len(hardware.peak_tflops)
+    assert len(found) == 31 + len(hardware.peak_tflops)
     assert all(len(figure["source"]) > 10 for figure in found)
 
 

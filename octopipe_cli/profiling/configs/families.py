@@ -145,6 +145,11 @@ def load_config(name_or_path: str) -> Config:
     return Config(document, file, name, digest(document))
 
 
+def is_config(name: str) -> bool:
+    """Return whether a config ships under this name."""
+    return name in shipped_files("configs")
+
+
 def _name(path: str) -> str:
     if path == "-":
         return "model"
