@@ -5,7 +5,7 @@ _octopipe_node() {
     commands= options= valued=
     case $1 in
         '')
-            commands='plan show compare sweep verify diff export run layout profile schema help completion'
+            commands='plan show compare sweep verify diff export run layout init profile models clusters hardware configs schema help completion'
             options='--version -h --help'
             valued=''
             ;;
@@ -59,6 +59,11 @@ _octopipe_node() {
             options='--ranks --layers --mtp --hybrid --format -h --help'
             valued='--ranks --layers --mtp --format'
             ;;
+        'init')
+            commands=''
+            options='--cluster --engine --tensor-parallel --expert-parallel --pipeline-parallel --sequence-length --micro-batch-size --global-batch-size -o --output --force --format -h --help'
+            valued='--cluster --engine --tensor-parallel --expert-parallel --pipeline-parallel --sequence-length --micro-batch-size --global-batch-size -o --output --format'
+            ;;
         'profile')
             commands='show estimate measure import calibrate merge'
             options='-h --help'
@@ -109,6 +114,26 @@ _octopipe_node() {
             options='-o --output --name --take-larger -h --help'
             valued='-o --output --name'
             ;;
+        'models')
+            commands=''
+            options='--format -h --help'
+            valued='--format'
+            ;;
+        'clusters')
+            commands=''
+            options='--format -h --help'
+            valued='--format'
+            ;;
+        'hardware')
+            commands=''
+            options='--format -h --help'
+            valued='--format'
+            ;;
+        'configs')
+            commands=''
+            options='--format -h --help'
+            valued='--format'
+            ;;
         'schema')
             commands=''
             options='-h --help'
@@ -151,7 +176,8 @@ _octopipe_value() {
             words='quick standard thorough'
             ;;
         'plan --engine' | \
-            'sweep --engine')
+            'sweep --engine' | \
+            'init --engine')
             words='any torch torchtitan megatron megatron-hybrid deepspeed'
             ;;
         'plan --recompute' | \
@@ -176,7 +202,12 @@ _octopipe_value() {
             'verify --format' | \
             'run --format' | \
             'layout check --format' | \
-            'profile show --format')
+            'init --format' | \
+            'profile show --format' | \
+            'models --format' | \
+            'clusters --format' | \
+            'hardware --format' | \
+            'configs --format')
             words='text json'
             ;;
         'plan 1' | \
@@ -186,24 +217,11 @@ _octopipe_value() {
             'diff --old-profile' | \
             'diff --new-profile' | \
             'profile show 1' | \
-            'profile estimate -o' | \
-            'profile estimate --output' | \
-            'profile measure -o' | \
-            'profile measure --output' | \
-            'profile import simpipe -o' | \
-            'profile import simpipe --output' | \
             'profile import trace --profile' | \
-            'profile import trace -o' | \
-            'profile import trace --output' | \
             'profile import megatron --profile' | \
-            'profile import megatron -o' | \
-            'profile import megatron --output' | \
-            'profile calibrate -o' | \
-            'profile calibrate --output' | \
             'profile calibrate 1' | \
-            'profile merge -o' | \
-            'profile merge --output' | \
             'profile merge +')
+            words='jamba-20b jamba-52b llama3-32b llama3-8b nemotron-h-47b nemotron-h-4b nemotron-nano-9b-v2'
             files=json
             ;;
         'plan 2' | \
@@ -211,11 +229,15 @@ _octopipe_value() {
             'sweep 2' | \
             'verify --cluster' | \
             'diff --old-cluster' | \
-            'diff --new-cluster')
+            'diff --new-cluster' | \
+            'init --cluster')
+            words='a100-4 a100-8 a100-80gb-2x8 a100-80gb-8'
             files=cluster
             ;;
         'sweep -o' | \
-            'sweep --output')
+            'sweep --output' | \
+            'init -o' | \
+            'init --output')
             files=folder
             ;;
         'sweep --svg' | \
@@ -242,6 +264,7 @@ _octopipe_value() {
             words='megatron megatron-hybrid torch-csv torchtitan automodel deepspeed chrome-trace svg html json csv'
             ;;
         'run --model' | \
+            'init 1' | \
             'profile estimate 1' | \
             'profile measure 1')
             words='bamba-9b deepseek-v3 gemma-3-27b glm-4.5 gpt-oss-120b gpt3-175b jamba-1.5-mini kimi-k2 llama-2-70b llama-2-7b llama-3.1-405b llama-3.1-70b llama-3.1-8b minimax-text-01 mixtral-8x7b nemotron-3-super-120b-a12b nemotron-h-8b nemotron-nano-9b-v2 qwen3-30b-a3b qwen3-32b qwen3-8b qwen3-next-80b-a3b'
@@ -272,6 +295,22 @@ _octopipe_value() {
         'profile estimate --granularity')
             words='layer sublayer'
             ;;
+        'profile estimate -o' | \
+            'profile estimate --output' | \
+            'profile measure -o' | \
+            'profile measure --output' | \
+            'profile import simpipe -o' | \
+            'profile import simpipe --output' | \
+            'profile import trace -o' | \
+            'profile import trace --output' | \
+            'profile import megatron -o' | \
+            'profile import megatron --output' | \
+            'profile calibrate -o' | \
+            'profile calibrate --output' | \
+            'profile merge -o' | \
+            'profile merge --output')
+            files=json
+            ;;
         'profile measure --device')
             words='cpu cuda'
             ;;
@@ -296,7 +335,7 @@ _octopipe_value() {
             words='profile cluster plan hardware diff'
             ;;
         'help +')
-            words='semantics files engines exit-codes plan show compare sweep verify diff export run layout profile schema help completion'
+            words='semantics files engines exit-codes plan show compare sweep verify diff export run layout init profile models clusters hardware configs schema help completion'
             ;;
         'completion 1')
             words='bash zsh fish'

@@ -147,7 +147,8 @@ def check_hardware(profile: Profile, cluster: Cluster, profile_file: str, cluste
                     path=f"$.ranks[{index}].hardware",
                     found=show(group.hardware),
                     expected="one of " + ", ".join(map(show, profile.hardware)) if profile.hardware else None,
-                    remedy="name hardware that every kind of the profile has times for",
+                    remedy="name hardware that every kind of the profile has times for (of a cluster in a line: "
+                    "8xa100-80gb:times=NAME), or make a profile: octopipe init",
                 )
 
 

@@ -27,7 +27,7 @@ ClusterFile = Annotated[
     str,
     typer.Argument(
         metavar="CLUSTER",
-        help="The cluster spec: a file, a name of `octopipe clusters`, or in a line: 8xh100-sxm; - is standard input.",
+        help="The cluster spec: a file, a name of `octopipe clusters`, or a line: 8xh100-sxm; - is standard input.",
     ),
 ]
 NumMicrobatches = Annotated[

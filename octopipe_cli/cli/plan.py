@@ -34,10 +34,19 @@ def plan(
     context: typer.Context,
     profile: Annotated[
         str | None,
-        typer.Argument(metavar="PROFILE", show_default=False, help="Model profile; - is standard input."),
+        typer.Argument(
+            metavar="PROFILE",
+            show_default=False,
+            help="Model profile: a file, or a name of `octopipe models`; - is standard input.",
+        ),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Argument(metavar="CLUSTER", show_default=False, help="Cluster spec; - is standard input.")
+        str | None,
+        typer.Argument(
+            metavar="CLUSTER",
+            show_default=False,
+            help="Cluster spec: a file, a name of `octopipe clusters`, or a line: 8xh100-sxm; - is standard input.",
+        ),
     ] = None,
     num_microbatches: Annotated[
         int | None,

@@ -118,7 +118,26 @@ ROOT: Final = Branch(
             _LAYOUT,
             ENGINES,
         ),
+        "init": Entry(
+            "init:init",
+            "Make profile, cluster file and settings from a model's config and a line, and tell what to run next.",
+            INPUTS,
+        ),
         "profile": Branch("Make and look at model profiles.", "octopipe profile show model.json", _PROFILE, INPUTS),
+        "models": Entry(
+            "shipped:list_models", "List the model profiles that ship: their names can stand for PROFILE.", INPUTS
+        ),
+        "clusters": Entry(
+            "shipped:list_clusters", "List the clusters that ship: their names can stand for CLUSTER.", INPUTS
+        ),
+        "hardware": Entry(
+            "shipped:list_hardware",
+            "List the hardware that ships: for profile estimate, init, and clusters in a line.",
+            INPUTS,
+        ),
+        "configs": Entry(
+            "shipped:list_configs", "List the model configs that ship: for init and profile estimate.", INPUTS
+        ),
         "schema": Entry(
             "schema:schema",
             "Print the JSON Schema (draft 2020-12) of a file, or of what `octopipe diff --format json` prints.",

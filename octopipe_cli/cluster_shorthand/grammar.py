@@ -70,6 +70,16 @@ class Shorthand:
     rate_gb_per_s: float | None = None
     devices_per_rank: int = 1
 
+    @property
+    def num_devices(self) -> int:
+        """How many devices there are in all."""
+        return sum((nodes.count or 1) * devices.count for nodes in self.nodes for devices in nodes.devices)
+
+    @property
+    def hardware(self) -> tuple[str, ...]:
+        """The hardware's names, each once, in the order of the line."""
+        return tuple(dict.fromkeys(devices.hardware for nodes in self.nodes for devices in nodes.devices))
+
 
 def looks_like(text: str) -> bool:
     """Return whether a text can only be meant as a cluster in a line: it begins with a count or a parenthesis."""
@@ -118,16 +128,16 @@ class _Reader:
             raise self.error(
                 "something else stands behind the cluster", '"+" and more devices, "@25GB/s", "/4", or the end'
             )
-        total = sum((n.count or 1) * d.count for n in nodes for d in n.devices)
-        if total > MAX_DEVICES:
+        found = Shorthand(self.text, tuple(nodes), rate, devices)
+        if found.num_devices > MAX_DEVICES:
             raise InputError(
                 "too many devices",
                 file=self.text,
-                found=str(total),
+                found=str(found.num_devices),
                 expected=f"at most {MAX_DEVICES}",
                 remedy="give fewer",
             )
-        return Shorthand(self.text, tuple(nodes), rate, devices)
+        return found
 
     def nodes(self) -> Nodes:
         begin = self.at

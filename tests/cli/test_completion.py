@@ -20,6 +20,8 @@ from tests.cli.test_start import HEAVY, loaded
 SCRIPTS = Path(__file__).parents[2] / "completions"
 FILE = {"bash": SCRIPTS / "octopipe.bash", "zsh": SCRIPTS / "_octopipe", "fish": SCRIPTS / "octopipe.fish"}
 ENGINES = ["any", "deepspeed", "megatron", "megatron-hybrid", "torch", "torchtitan"]
+CLUSTERS = ["a100-4", "a100-8", "a100-80gb-2x8", "a100-80gb-8"]
+MODELS = ["jamba-20b", "jamba-52b", "llama3-32b", "llama3-8b", "nemotron-h-47b", "nemotron-h-4b", "nemotron-nano-9b-v2"]
 HARDWARE = ["a100-40gb", "a100-80gb", "b200", "h100-sxm", "h200-sxm", "l40s", "mi300x"]
 
 #: Metavars of free text; a new one is either here or names a kind of file.
@@ -123,8 +125,8 @@ COMPLETED = {
     "octopipe profile estimate a.json --zero ": ["0", "1", "2", "3"],
     "octopipe completion ": ["bash", "fish", "zsh"],
     "octopipe show ": ["bare", "m.plan.json", "plans"],
-    "octopipe plan ": ["a.json", "bare", "plans"],
-    "octopipe plan a.json ": ["a.json", "bare", "c.yaml", "d.toml", "plans"],
+    "octopipe plan ": [*MODELS, "a.json", "bare", "plans"],
+    "octopipe plan a.json ": [*CLUSTERS, "a.json", "bare", "c.yaml", "d.toml", "plans"],
     "octopipe plan --seed 3 a.json --no-gantt c": ["c.yaml"],
     "octopipe diff plans/old.plan.json ": ["bare", "m.plan.json", "plans"],
     "octopipe sweep a.json c.yaml -o ": ["bare", "plans"],

@@ -101,8 +101,8 @@ def _value(parameter: Any, named: Mapping[str, tuple[str, ...]]) -> Value:
     words = tuple(str(getattr(choice, "value", choice)) for choice in getattr(parameter.type, "choices", ()))
     if not words and re.fullmatch(r"\w+(\|\w+)+", metavar):
         words = tuple(metavar.split("|"))
-    if not words:
-        words = named.get(parameter.name if metavar != "CONFIG" else "CONFIG", ())
+    if not words and parameter.name != "output":
+        words = named.get(metavar.removesuffix("..."), named.get(parameter.name, ()))
     return Value(metavar, words, FILES.get(metavar, ""))
 
 
@@ -116,6 +116,8 @@ def _names() -> dict[str, tuple[str, ...]]:
     hardware = tuple(shipped_files("hardware"))
     return {
         "CONFIG": tuple(shipped_files("configs")),
+        "PROFILE": tuple(shipped_files("models")),
+        "CLUSTER": tuple(shipped_files("clusters")),
         "hardware": hardware,
         "measured_hardware": hardware,
         "to": tuple(target.name for target in TARGETS),
