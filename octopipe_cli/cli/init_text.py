@@ -21,9 +21,11 @@ def commands(files: Files, microbatches: int, engine: Engine, hybrid: bool) -> l
         )
 
     def export(name: str, file: str) -> str:
-        ending = {"torchtitan": "torchtitan.toml", "deepspeed": "deepspeed.py", "torch": "csv"}.get(name, "sh")
+        ending = "csv" if name == "torch" else "py" if name in ("torchtitan", "deepspeed") else "txt"
         target = "torch-csv" if name == "torch" else name
-        return shlex.join(["octopipe", "export", file, "--to", target, "-o", files.path(f"{files.stem}.{ending}")])
+        return shlex.join(
+            ["octopipe", "export", file, "--to", target, "-o", files.path(f"{files.stem}.{name}.{ending}")]
+        )
 
     main = files.plan()
     steps = [("search: chart, tokens per second, MFU, bound", plan(engine, main))]
