@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from octopipe_cli.cluster import load_cluster
 from octopipe_cli.errors import InputError
+from octopipe_cli.markup import parse_yaml
+
+JSON_LEAVES = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text("abc é\"'", max_size=8)
 
 DOCUMENT = {
     "schema": "octopipe.cluster",
@@ -88,6 +94,17 @@ def test_errors_are_those_of_json(
     assert caught.value.file == file
     assert message in (None, caught.value.message)
     assert caught.value.path == path
+
+
+@given(st.text("{}[]:,-&*!|>'\"#?%@ \n\tab01.exoTnylu~<=_", max_size=60) | st.text(max_size=40))
+def test_any_yaml_is_a_json_value_or_an_error_for_users(text: str) -> None:
+    with contextlib.suppress(InputError):
+        json.dumps(parse_yaml(text, "any.yaml"), allow_nan=False)
+
+
+@given(st.recursive(JSON_LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text("abcé 0", max_size=5), inner)))
+def test_what_json_holds_is_the_same_in_yaml(value: object) -> None:
+    assert parse_yaml(json.dumps(value, ensure_ascii=False), "any.yaml") == value
 
 
 def test_yaml_is_loaded_for_yaml_alone(tmp_path: Path) -> None:

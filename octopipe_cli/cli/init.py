@@ -100,12 +100,20 @@ def init(
     from octopipe_cli.cli.init_files import Files, write_files
     from octopipe_cli.cli.init_text import commands, summary
     from octopipe_cli.cli.inputs import check_inputs
-    from octopipe_cli.cluster_shorthand import parse
+    from octopipe_cli.cluster_shorthand import EXAMPLES, looks_like, parse
     from octopipe_cli.formats import digest, document_text
     from octopipe_cli.profile import profile_from_document
     from octopipe_cli.profiling.configs.families import architecture_of, load_config
     from octopipe_cli.profiling.setting import Setting
 
+    if not looks_like(cluster):
+        raise InputError(
+            "not a cluster in a line",
+            path="--cluster",
+            found=cluster,
+            expected=f"the devices: {', '.join(EXAMPLES)}",
+            remedy="with a cluster file of your own, octopipe profile estimate is all that is missing",
+        )
     line = parse(cluster)
     architecture = architecture_of(read := load_config(config))
     check_nodes(cluster, tensor_parallel)

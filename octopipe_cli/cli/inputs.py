@@ -7,10 +7,11 @@ from typing import Annotated, Final, get_args
 
 import typer
 
+from octopipe_cli.cli.output import warn
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InfeasibleError, InputError
 from octopipe_cli.formats import Loaded
-from octopipe_cli.named import read_cluster, read_profile
+from octopipe_cli.named import miscounted, read_cluster, read_profile
 from octopipe_cli.plan import MAX_MICROBATCHES, Part, Plan
 from octopipe_cli.profile import Profile
 
@@ -82,6 +83,8 @@ def load_inputs(profile_file: str, cluster_file: str, num_microbatches: int) -> 
     """
     profile, cluster = read_profile(profile_file), read_cluster(cluster_file)
     check_inputs(profile, cluster, num_microbatches)
+    if (said := miscounted(profile.value, cluster)) is not None:
+        warn(said)
     return profile, cluster
 
 

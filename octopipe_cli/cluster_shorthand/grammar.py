@@ -162,6 +162,9 @@ class _Reader:
             raise self.error("no x behind the number of devices", f"{count}x and the name of a hardware: 8xh100-sxm")
         at = self.at
         name = self.match(r"[\w.-]+", "the name of a hardware, h100-sxm say")
+        if re.match(r"[0-9]+x[a-z]", name):
+            self.at = at
+            raise self.error("nodes and their devices without parentheses", f"({name}): {count}x({name})")
         options: list[tuple[str, str]] = []
         while self.take(":"):
             options.append(self.option([given for given, _ in options]))

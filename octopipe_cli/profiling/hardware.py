@@ -105,7 +105,7 @@ def load_hardware(name_or_file: str) -> Hardware:
             f"no hardware {show(name_or_file)}",
             expected=one_of(shipped),
             remedy=did_you_mean(
-                name_or_file, shipped, "give one of these, or a hardware file (its name ends in .json)"
+                name_or_file.lower(), shipped, "give one of these, or a hardware file (its name ends in .json)"
             ),
         )
     hardware = convert(read_document(file, SCHEMA), Hardware, file)

@@ -101,7 +101,9 @@ def test_the_project_s_settings_are_not_hidden(octopipe: Octopipe, config: str) 
     ("options", "said"),
     [
         (("--cluster", "8xh100"), 'did you mean "h100-sxm"?'),
-        (("--cluster", "cluster.json"), "character 1"),
+        (("--cluster", "cluster.json"), "octopipe profile estimate is all that is missing"),
+        (("--cluster", "8xH100-SXM"), 'did you mean "h100-sxm"?'),
+        (("--cluster", "2x4xh100-sxm"), "2x(4xh100-sxm)"),
         (("--cluster", "8xh100-sxm", "--tensor-parallel", 3), "tensor parallel 3 does not fit into the nodes"),
         (("--cluster", "2x(4xh100-sxm)", "--tensor-parallel", 8), "a node of 4 devices"),
         (("--cluster", "8xh100-sxm", "--pipeline-parallel", 3), "degrees whose product divides 8"),
@@ -116,6 +118,21 @@ def test_errors_help(octopipe: Octopipe, config: str, options: tuple[object, ...
     assert (result.code, result.out) == (2, "")
     assert said in " ".join(result.err.split())
     assert sorted(path.name for path in Path().iterdir()) == ["small"]
+
+
+def test_a_line_of_other_ranks_than_the_profile_s_is_told(octopipe: Octopipe, config: str) -> None:
+    octopipe("init", config, "--cluster", "4xh100-sxm", "--tensor-parallel", 2)
+    compare = ("compare", "small.profile.json", "-m", 2)
+    said = octopipe(*compare, "2xh100-sxm")
+    assert said.code == 0
+    assert "the profile is cut for 2 (tensor x context parallel): 2xh100-sxm/2 has" in said.err
+    assert octopipe(*compare, "4xh100-sxm/2").err == ""
+
+
+def test_a_config_is_no_profile(octopipe: Octopipe, config: str) -> None:
+    result = octopipe("compare", config, "4xh100-sxm", "-m", 2)
+    assert result.code == 2
+    assert f"octopipe init {config} --cluster 8xh100-sxm" in result.err
 
 
 def test_a_model_that_cannot_fit_is_told(octopipe: Octopipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

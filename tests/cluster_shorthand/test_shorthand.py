@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from octopipe_cli.cluster import cluster_from_document
 from octopipe_cli.cluster_shorthand import EXAMPLES, cluster_document, looks_like, parse
@@ -79,6 +82,7 @@ def test_the_devices_of_a_rank_are_part_of_the_name_however_they_are_given() -> 
         ("8h100", "no x behind the number of devices", "character 2"),
         ("8xh100", 'no hardware "h100"', "character 3"),
         ("4xl40s+8xh200", 'no hardware "h200"', "character 10"),
+        ("2x4xl40s", "nodes and their devices without parentheses", "character 3"),
         ("8xl40s:mem=3", 'no option "mem"', "character 8"),
         ("8xl40s:memory=3:memory=4", 'the option "memory" stands twice', "character 17"),
         ("8xl40s:memory", 'the option "memory" has no value', "character 14"),
@@ -103,6 +107,12 @@ def test_what_is_wrong_is_told_with_its_place(text: str, message: str, path: str
     with pytest.raises(InputError) as caught:
         document(text)
     assert (caught.value.message, caught.value.path) == (message, path)
+
+
+@given(st.text("0123456789x()+@/:=.GBbs lmh40emory-", max_size=40) | st.text(max_size=40))
+def test_any_text_is_a_cluster_or_an_error_for_users(text: str) -> None:
+    with contextlib.suppress(InputError):
+        document(text)
 
 
 def test_examples_of_the_documentation_are_clusters() -> None:
