@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +23,7 @@ TOML: Final = (".toml",)
 #: How the names of files end that hold a document.
 SUFFIXES: Final = (".json", *YAML, *TOML)
 #: YAML is read in Python, a node at a time: what is written by hand is far smaller.
-MAX_YAML_CHARACTERS: Final = 2**18
+MAX_YAML_CHARACTERS: Final = 2**16
 
 
 def parse(text: str, file: str) -> Any:
@@ -65,25 +66,14 @@ def parse_yaml(text: str, file: str) -> Any:
         raise InputError(
             "the YAML file is too large",
             file=file,
-            expected="at most 256 KiB",
+            expected="at most 64 KiB",
             remedy="write it as JSON, which has no limit",
         )
     import yaml  # only here: most files are JSON
 
     try:
-        depth = 0
-        for event in yaml.parse(text, yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise _too_deep(file)
-            if getattr(event, "anchor", None) is not None:
-                raise InputError(
-                    "anchors and aliases (& and *) are not read",
-                    file=file,
-                    path=_position(event.start_mark),
-                    remedy="write the value out where it is needed",
-                )
-        loader = yaml.SafeLoader(text)
+        loader = _loader_class()(text)
+        loader.file = file
         node = loader.get_single_node()
         value = None if node is None else _value(loader, node, (), file)
     except yaml.MarkedYAMLError as error:
@@ -95,6 +85,34 @@ def parse_yaml(text: str, file: str) -> Any:
         raise _too_deep(file) from None
     check_values(value, file)
     return value
+
+
+@functools.cache
+def _loader_class() -> Any:
+    """Return a safe loader that refuses anchors, aliases and deep nesting as soon as it meets them."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        depth = 0
+        file = ""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            if getattr(event, "anchor", None) is not None:
+                raise InputError(
+                    "anchors and aliases (& and *) are not read",
+                    file=self.file,
+                    path=_position(event.start_mark),
+                    remedy="write the value out where it is needed",
+                )
+            if self.depth > MAX_DEPTH:
+                raise _too_deep(self.file)
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+    return Loader
 
 
 def _value(loader: yaml.SafeLoader, node: yaml.Node, place: Place, file: str) -> Any:
