@@ -155,6 +155,7 @@ def init(
         "global_batch_size": microbatches * micro_batch_size * degrees.data,
         "tokens_per_step": microbatches * micro_batch_size * degrees.data * sequence_length,
         "state_bytes": state,
+        "memory_bytes": room,
         "files": [files.profile, files.cluster, *([files.settings] if settings else [])],
         "next": [{"what": what, "run": run} for what, run in commands(files, microbatches, engine, hybrid)],
     }

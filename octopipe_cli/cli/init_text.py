@@ -8,7 +8,7 @@ from typing import Any
 from octopipe_cli.cli.init_files import Files
 from octopipe_cli.cli.settings_file import in_project_file
 from octopipe_cli.plan import Engine
-from octopipe_cli.words import visible
+from octopipe_cli.words import gibibyte_text, visible
 
 
 def commands(files: Files, microbatches: int, engine: Engine, hybrid: bool) -> list[tuple[str, str]]:
@@ -44,7 +44,8 @@ def commands(files: Files, microbatches: int, engine: Engine, hybrid: bool) -> l
 def summary(facts: dict[str, Any], files: Files, settings: bool) -> str:
     """Return what was made and what comes next, as text."""
     size = facts["devices_per_rank"]
-    degrees = ", ".join(f"{name} parallel {facts[f'{name}_parallel']}" for name in ("tensor", "expert", "data"))
+    names = [name for name in ("tensor", "expert", "data") if name != "expert" or facts["expert_parallel"] > 1]
+    degrees = ", ".join(f"{name} parallel {facts[f'{name}_parallel']}" for name in names)
     rank = "a device" if size == 1 else f"{size} devices"
     lines = [
         f"{facts['model']} on {facts['cluster']}",
@@ -52,7 +53,8 @@ def summary(facts: dict[str, Any], files: Files, settings: bool) -> str:
         f"devices  {facts['devices']}: a pipeline of {facts['ranks']} ranks, each {rank} ({degrees})",
         f"step     {facts['num_microbatches']} micro-batches, {facts['global_batch_size']} samples, "
         f"{facts['tokens_per_step']:,} tokens",
-        f"state    {facts['state_bytes'] / 2**30:.1f} GiB of weights, gradients and optimizer, a device of each rank",
+        f"state    {gibibyte_text(facts['state_bytes'])} of {gibibyte_text(facts['memory_bytes'])} GiB: weights, "
+        f"gradients, optimizer states{'' if size == 1 else ' (of one device of each rank)'}",
         f"wrote    {', '.join(facts['files'])}",
     ]
     if not settings and in_project_file(files.folder):

@@ -18,7 +18,7 @@ from octopipe_cli.cli.searching import Interrupted, cores, search
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, InfeasibleError, InputError, LimitError
 from octopipe_cli.formats import Loaded
-from octopipe_cli.named import read_cluster, read_profile
+from octopipe_cli.named import miscounted, read_cluster, read_profile
 from octopipe_cli.plan import Plan, Request, plan_document, plan_from_document, plan_text
 from octopipe_cli.sweep.inputs import cluster_at, cluster_document, request_at
 from octopipe_cli.sweep.points import Point, best_classic, sweep_csv, sweep_document, tokens_of, with_pareto
@@ -49,6 +49,8 @@ class Sweep:
         folder: str | None,
     ) -> None:
         self.profile, self.cluster = read_profile(profile_file), read_cluster(cluster_file)
+        if (said := miscounted(self.profile.value, self.cluster)) is not None:
+            warn(said)
         self.request, self.quantity = request, quantity
         # Before the first search: what is wrong with any of the values.
         self.inputs = [(v, cluster_at(self.cluster, quantity, v), request_at(request, quantity, v)) for v in values]

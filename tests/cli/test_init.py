@@ -32,20 +32,25 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_whole_way_to_a_valid_plan(octopipe: Octopipe, config: str) -> None:
-    made = octopipe("init", config, "--cluster", "2x(2xh100-sxm)@50GB/s", "-o", "out", "--format", "json")
+    made = octopipe(
+        "init", config, "--cluster", "2x(1xh100-sxm)@50GB/s", "--global-batch-size", 2, "-o", "out", "--format", "json"
+    )
     assert (made.code, made.err) == (0, "")
     facts = json.loads(made.out)
     assert facts["files"] == ["out/small.profile.json", "out/small.cluster.json", "out/octopipe.toml"]
-    assert (facts["devices"], facts["ranks"], facts["num_microbatches"], facts["tokens_per_step"]) == (4, 4, 16, 65536)
+    assert (facts["devices"], facts["ranks"], facts["num_microbatches"], facts["tokens_per_step"]) == (2, 2, 2, 8192)
     first = facts["next"][0]["run"].split()
-    assert octopipe(*first[1:], "--effort", "quick", "--jobs", "1").code == 0
+    assert (
+        octopipe(*first[1:], "--effort", "quick", "--jobs", "1", "--max-stages-per-rank", "1", "--time-limit", "1").code
+        == 0
+    )
     shown = json.loads(octopipe("show", "out/small.plan.json", "--format", "json").out)
-    assert shown["throughput"]["devices"] == 4
+    assert shown["throughput"]["devices"] == 2
     assert 0 < shown["throughput"]["mfu"] < 1
     assert "\nMFU " in octopipe("show", "out/small.plan.json", "--no-gantt").out
     files = ["--profile", "out/small.profile.json", "--cluster"]
     # The cluster's file is what the line stands for: one digest.
-    for cluster in ("out/small.cluster.json", "2x(2xh100-sxm)@50GB/s"):
+    for cluster in ("out/small.cluster.json", "2x(1xh100-sxm)@50GB/s"):
         assert octopipe("verify", "out/small.plan.json", *files, cluster).code == 0
     (entry,) = plan_entries(load_config("out/octopipe.toml"))
     assert (entry.plan, entry.profile) == ("out/small.plan.json", "out/small.profile.json")
