@@ -48,7 +48,7 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
     """Return the table of a TOML text, which may hold what JSON does not (dates); raises InputError."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a number of thousands of digits is one, too
         raise InputError(f"the file is no TOML: {error}", file=shown_file(file)) from None
     except RecursionError:
         raise _too_deep(file) from None
