@@ -22,7 +22,9 @@ import msgspec
 from octopipe_cli.errors import InputError
 
 VERSION: Final = 1
-MAX_FILE_BYTES: Final = 256 * 2**20
+#: Of these two limits each keeps reading within about half a GiB of memory; real files are far below.
+MAX_FILE_BYTES: Final = 64 * 2**20
+MAX_VALUES: Final = 2 * 10**6
 MAX_DEPTH: Final = 100
 TEXT_WIDTH: Final = 110
 
@@ -118,15 +120,15 @@ def read_text(file: str) -> str:
     Raises
     ------
     InputError
-        Where it cannot be read, is larger than 256 MiB or is not UTF-8.
+        Where it cannot be read, is larger than 64 MiB or is not UTF-8.
     """
-    return decode_text(_read_stdin() if file == "-" else _read_bytes(file), shown_file(file))
+    return decode_text(_read_stdin() if file == "-" else read_bytes(file, MAX_FILE_BYTES), shown_file(file))
 
 
 def decode_text(data: bytes, file: str) -> str:
     """Return the text of a file's bytes; raises InputError where they are too many or not UTF-8."""
     if len(data) > MAX_FILE_BYTES:
-        raise InputError("the file is too large", file=file, expected="at most 256 MiB")
+        raise _too_large(file, MAX_FILE_BYTES)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -144,10 +146,13 @@ def _read_stdin() -> bytes:
     return sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
 
 
-def _read_bytes(file: str) -> bytes:
+def read_bytes(file: str, most: int, remedy: str | None = None) -> bytes:
+    """Return the bytes of a file; raises InputError where it cannot be read, or has more than so many."""
     try:
         with open(file, "rb") as stream:  # not through Path: "" would be the folder one is in
-            return stream.read(MAX_FILE_BYTES + 1)
+            if os.fstat(stream.fileno()).st_size > most:
+                raise _too_large(shown_file(file), most, remedy)
+            data = stream.read(most + 1)  # pipes and devices say no size
     except FileNotFoundError:
         raise InputError(
             "no such file", file=shown_file(file), remedy="check the path and the folder you are in"
@@ -155,6 +160,13 @@ def _read_bytes(file: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read the file: {reason}", file=shown_file(file)) from None
+    if len(data) > most:
+        raise _too_large(shown_file(file), most, remedy)
+    return data
+
+
+def _too_large(file: str, most: int, remedy: str | None = None) -> InputError:
+    return InputError("the file is too large", file=file, expected=f"at most {most >> 20} MiB", remedy=remedy)
 
 
 class _Object(dict[str, Any]):
@@ -214,6 +226,8 @@ def parse_json(text: str, file: str, infinities: bool = False) -> Any:
     if not text.strip():
         raise InputError("the file is empty", file=file, expected="a JSON object")
     too_deep = InputError("nested too deeply", file=file, expected=f"at most {MAX_DEPTH} levels")
+    if len(text) > MAX_VALUES and sum(map(text.count, ",[{")) > MAX_VALUES:  # each is far larger in memory than here
+        raise InputError("too many values", file=file, expected=f"at most {MAX_VALUES}")
     try:
         value = json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:

@@ -52,6 +52,12 @@ def test_a_file_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.
     assert failure(formats.read_text, str(file)).message == "the file is too large"
 
 
+def test_more_values_than_memory_should_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "MAX_VALUES", 3)
+    assert formats.parse_json("[1, [2]]", "f") == [1, [2]]
+    assert failure(formats.parse_json, "[1, [{}]]", "f").message == "too many values"
+
+
 @pytest.mark.parametrize(
     ("text", "message", "path"),
     [

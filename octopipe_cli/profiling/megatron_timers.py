@@ -24,6 +24,7 @@ from octopipe_cli.plan import ActionKind
 from octopipe_cli.profiling.trace import Observed
 
 TIMERS: Final[dict[str, ActionKind]] = {"forward-compute": "F", "backward-compute": "B"}
+MAX_INTERVALS: Final = 10**6
 REMEDY: Final = "run with --timing-log-level 2 --timing-log-option all"
 #: Launchers put a prefix before each line.
 _TIMER: Final = re.compile(r"(?:^|\s)([a-z][\w/-]*):$")
@@ -80,7 +81,8 @@ def _intervals(text: str, file: str) -> list[dict[str, dict[int, float]]]:
     intervals: list[dict[str, dict[int, float]]] = []
     current: dict[int, float] | None = None
     summed = False
-    for line in map(str.rstrip, text.splitlines()):
+    for found_line in re.finditer(r"[^\n]+", text):  # no list of them: logs are long
+        line = found_line[0].rstrip()
         if rank := _RANK.search(line):
             if current is not None:
                 current[int(rank[1])] = float(rank[2])
@@ -89,6 +91,8 @@ def _intervals(text: str, file: str) -> list[dict[str, dict[int, float]]]:
             if timer[1] in TIMERS:
                 if not intervals or timer[1] in intervals[-1]:
                     intervals.append({})
+                    if len(intervals) > MAX_INTERVALS:
+                        raise InputError("too many log intervals", file=file, expected=f"at most {MAX_INTERVALS}")
                 current = intervals[-1].setdefault(timer[1], {})
         else:
             current = None

@@ -14,37 +14,44 @@ import statistics
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, TypeGuard, cast
 
 import msgspec
 
 from octopipe_cli.errors import InputError
-from octopipe_cli.formats import MAX_FILE_BYTES, shown_file
+from octopipe_cli.formats import MAX_FILE_BYTES, read_bytes, shown_file
 from octopipe_cli.formats import show as quoted
 from octopipe_cli.plan import ActionKind
 
 NAME: Final = re.compile(r"PP:(\d{1,7})([FBIW])(\d{1,7})")
 PAIRED: Final = "OVERLAP_F_B"
 KERNELS: Final = "gpu_user_annotation"
-#: Traces are larger than other files.
+#: Traces are larger than other files; with these limits even one made to is read within 1 GiB of memory.
 MAX_BYTES: Final = 8 * MAX_FILE_BYTES
+MAX_OBJECTS: Final = 6 * 10**6
+MAX_ACTIONS: Final = 10**6
+#: More nanoseconds or microseconds than any clock has counted.
+LATEST: Final = 10**19
+REMEDY: Final = "trace fewer steps, without stacks and shapes"
+
+Scalar = str | int | float | bool | None
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     """What matters of an event; Chrome's format leaves nearly everything free."""
 
-    name: object = ""
-    ph: object = ""
-    cat: object = ""
-    ts: object = None
-    dur: object = None
-    pid: object = None
-    tid: object = None
+    name: Scalar = ""
+    ph: Scalar = ""
+    cat: Scalar = ""
+    ts: Scalar = None
+    dur: Scalar = None
+    pid: Scalar = None
+    tid: Scalar = None
 
 
 class _Trace(msgspec.Struct):
     traceEvents: list[_Event]  # noqa: N815 (its name in the file)
-    baseTimeNanoseconds: object = 0  # noqa: N815
+    baseTimeNanoseconds: Scalar = 0  # noqa: N815
 
 
 class Span(NamedTuple):
@@ -108,10 +115,13 @@ def read_timings(files: Sequence[str]) -> Timings:
 def _read(file: str) -> _Trace:
     data = _bytes(file)
     shown = shown_file(file)
-    if not data.strip():
+    first = re.search(rb"[^ \t\r\n]", data)
+    if first is None:
         raise InputError("the file is empty", file=shown, expected="a trace in Chrome's format")
+    if data.count(b"{") > MAX_OBJECTS:
+        raise InputError("too many events", file=shown, expected=f"at most {MAX_OBJECTS} objects", remedy=REMEDY)
     try:
-        if data.lstrip()[:1] == b"[":  # Chrome's format may also be the bare list
+        if first[0] == b"[":  # Chrome's format may also be the bare list
             return _Trace(msgspec.json.decode(data, type=list[_Event]))
         return msgspec.json.decode(data, type=_Trace)
     except msgspec.ValidationError as error:
@@ -127,38 +137,28 @@ def _read(file: str) -> _Trace:
         ) from None
 
 
-def _bytes(file: str) -> bytes:
-    try:
-        with open(file, "rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise InputError(
-            "no such file", file=shown_file(file), remedy="check the path and the folder you are in"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot read the file: {getattr(error, 'strerror', None) or error}",
-            file=shown_file(file),
-            remedy="check the path",
-        ) from None
-    if data[:2] == b"\x1f\x8b":
-        try:
-            unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-            data = unpacker.decompress(data, MAX_BYTES + 1)
-            if not unpacker.eof and len(data) <= MAX_BYTES:
-                raise gzip.BadGzipFile("it ends too early")
-        except (OSError, zlib.error) as error:
-            raise InputError(
-                f"a broken gzip file: {error}", file=shown_file(file), remedy="copy the trace again"
-            ) from None
+def _bytes(file: str) -> bytes | bytearray:
+    packed = read_bytes(file, MAX_BYTES, REMEDY)
+    data = _unpacked(packed, file) if packed[:2] == b"\x1f\x8b" else packed
     if len(data) > MAX_BYTES:
         raise InputError(
-            "the file is too large",
-            file=shown_file(file),
-            expected=f"at most {MAX_BYTES >> 20} MiB",
-            remedy="trace fewer steps, without stacks and shapes",
+            "the file is too large", file=shown_file(file), expected=f"at most {MAX_BYTES >> 20} MiB", remedy=REMEDY
         )
     return data
+
+
+def _unpacked(packed: bytes, file: str) -> bytearray:
+    """Return what a gzip file holds, cut off somewhere beyond the limit."""
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    data = bytearray()
+    try:
+        for at in range(0, len(packed), 2**16):  # a piece grows a thousandfold at the most
+            data += unpacker.decompress(packed[at : at + 2**16])
+            if unpacker.eof or len(data) > MAX_BYTES:
+                return data
+        raise gzip.BadGzipFile("it ends too early")
+    except (OSError, zlib.error) as error:
+        raise InputError(f"a broken gzip file: {error}", file=shown_file(file)) from None
 
 
 def _spans(trace: _Trace, file: str) -> tuple[list[Span], bool]:
@@ -168,6 +168,10 @@ def _spans(trace: _Trace, file: str) -> tuple[list[Span], bool]:
         match = NAME.fullmatch(event.name) if isinstance(event.name, str) else None
         if match is not None and event.ph in ("X", ""):
             found.append((match, event, index))
+        if len(found) > MAX_ACTIONS:
+            raise InputError(
+                "too many actions", file=shown_file(file), expected=f"at most {MAX_ACTIONS}", remedy=REMEDY
+            )
     if not found:
         raise InputError(
             "no action of PyTorch's pipelining runtime in this trace",
@@ -182,7 +186,7 @@ def _spans(trace: _Trace, file: str) -> tuple[list[Span], bool]:
     if kernels:
         found = _on_main_stream([entry for entry in found if entry[1].cat == KERNELS])
     base = trace.baseTimeNanoseconds
-    base_us = base / 1e3 if isinstance(base, (int, float)) else 0.0
+    base_us = base / 1e3 if _is_number(base) else 0.0
     spans = []
     for match, event, index in found:
         start, duration = (_number(event, key, index, file) for key in ("ts", "dur"))
@@ -195,14 +199,18 @@ def _on_main_stream(found: list[tuple[re.Match[str], _Event, int]]) -> list[tupl
     """Return the records of the stream with most of their time: an action's messages run on streams of their own."""
     busy: dict[tuple[str, str], float] = defaultdict(float)
     for _, event, _ in found:
-        busy[str(event.pid), str(event.tid)] += event.dur if isinstance(event.dur, (int, float)) else 0.0
+        busy[str(event.pid), str(event.tid)] += event.dur if _is_number(event.dur) else 0.0
     main = max(busy, key=lambda stream: (busy[stream], stream))
     return [entry for entry in found if (str(entry[1].pid), str(entry[1].tid)) == main]
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LATEST
+
+
 def _number(event: _Event, key: str, index: int, file: str) -> float:
     value = getattr(event, key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or (key == "dur" and value < 0):
+    if not _is_number(value) or (key == "dur" and value < 0):
         raise InputError(
             f"a record of {event.name} without a usable {key}",
             file=shown_file(file),

@@ -17,6 +17,7 @@ from tests.fuzz import hostile
 from tests.profiling import tiny_configs
 from tests.profiling.test_megatron_timers import ITERATION, block
 from tests.profiling.traces import event, trace
+from tests.test_markup import TOML, YAML
 
 #: Where the spoilt file's name, or the spoilt text itself, stands in a command.
 FILE: Final = "<file>"
@@ -62,10 +63,12 @@ TRACE: Final = trace(
 )
 SIMPIPE: Final = {"pattern": "EM-*-L", "forward_ms": dict.fromkeys("EM-*L", 1.5), "backward_ms": {"E": 1, "attn": 2}}
 SETTINGS: Final = (
-    '[plans]\n"plan.json" = { profile = "profile.json", cluster = "cluster.json" }\n[diff]\nfail_on = "regression"\n'
+    '[plans]\n"none.json" = { profile = "profile.json", cluster = "cluster.json" }\n[diff]\nfail_on = "regression"\n'
     "# a comment\n[diff.thresholds]\nstep_time = 1.5\nx = [1, 2]\nwhen = 1979-05-27T07:32:00Z\n",
-    '[tool.octopipe.plans]\n"plan.json" = {}\n',
+    '[tool.octopipe.plans]\n"none.json" = {}\n',
 )
+YAML_NOTES: Final = f"%YAML 1.1\n---\n{YAML}name2: &a [*a, !!float 1_0:20, 0o17, |\n  text\n  , 'a', \"\\x41\"]\n...\n"
+SHORTHANDS: Final = ("8xh100-sxm", "2x(4xa100-80gb)@25GB/s", "2x(4xh100-sxm+4xl40s)/2", "4xa100-80gb+65536xh100-sxm")
 LAYOUTS: Final = ("Et*2|(tt|)*5t|tmL", "E|t|L", "(t|)*3", "Et*3|(tt|)*29,m|L", "M-|M*-/MM", "M-M*/-/-")
 
 READERS: Final[dict[str, Reader]] = {
@@ -77,6 +80,11 @@ READERS: Final[dict[str, Reader]] = {
         (("compare", "profile.json", FILE, "-m", "2"),),
         hostile.documents(documents.toy(documents.CLUSTER), documents.full_cluster()),
     ),
+    "cluster-yaml": Reader(
+        (("compare", "profile.json", FILE, "-m", "2"),), hostile.texts(YAML, YAML_NOTES), "spoilt.yaml"
+    ),
+    "cluster-toml": Reader((("compare", "profile.json", FILE, "-m", "2"),), hostile.texts(TOML), "spoilt.toml"),
+    "cluster-line": Reader((("compare", "-m", "2", "--", "profile.json", TEXT),), hostile.texts(*SHORTHANDS)),
     "plan": Reader(
         (
             *(("show", FILE), ("show", FILE, "--format", "json"), ("verify", FILE, *INPUTS)),

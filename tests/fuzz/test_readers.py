@@ -88,5 +88,5 @@ def test_spoilt_input_for_long(name: str) -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"{name}: {tries} inputs, {used >> 10} MiB at the most")  # noqa: T201
+    print(f"{name}: {tries} inputs, {used >> 10} MiB at the most")
     assert used < MOST_MEMORY_KIB

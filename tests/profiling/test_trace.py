@@ -9,6 +9,7 @@ import pytest
 
 from octopipe_cli.errors import InputError
 from octopipe_cli.plan import parse_orders
+from octopipe_cli.profiling import trace as tracing
 from octopipe_cli.profiling.trace import Observed, Timings, read_timings
 from tests.profiling.traces import event, run_of, trace
 
@@ -100,6 +101,26 @@ def test_paired_actions_are_left_out_and_told(tmp_path: Path) -> None:
 def test_broken_traces_are_refused(tmp_path: Path, document: Any, message: str, path: str | None) -> None:
     error = refused(tmp_path, document)
     assert (error.message, error.path) == (message, path)
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "message"),
+    [
+        ("MAX_OBJECTS", 5, "too many events"),
+        ("MAX_ACTIONS", 1, "too many actions"),
+        ("MAX_BYTES", 300, "the file is too large"),
+    ],
+)
+def test_what_would_take_too_much_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, message: str
+) -> None:
+    document = trace(event("PP:0F0", 0, 1), event("PP:0F1", 2, 1))
+    monkeypatch.setattr(tracing, limit, most)
+    assert refused(tmp_path, document).message == message
+    packed = tmp_path / "rank.json.gz"
+    packed.write_bytes(gzip.compress(json.dumps(document).encode()))
+    with pytest.raises(InputError, match=message):
+        read_timings([str(packed)])
 
 
 def test_a_missing_file_is_named() -> None:
