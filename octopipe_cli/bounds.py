@@ -71,6 +71,8 @@ def plan_bound_ns(pipeline: Pipeline) -> int:
 
 def plan_bound_parts(pipeline: Pipeline) -> BoundParts:
     """Return what the lower bound on a pipeline's step time is made of: the first of its largest arguments."""
+    if pipeline.apart is not None:
+        return max(_bounds_apart(pipeline), key=lambda parts: parts.total_ns)
     return max(_step_bounds(pipeline, _costs(pipeline)), key=lambda parts: parts.total_ns)
 
 
@@ -98,6 +100,8 @@ def _step_bounds(pipeline: Pipeline, costs: _Costs) -> Iterator[BoundParts]:
 
 def plan_span_bound_ns(pipeline: Pipeline) -> int:
     """Return a lower bound on the span of a pipeline: the longest of its ranks' own spans, whatever its orders."""
+    if pipeline.apart is not None:
+        return _span_bound_apart(pipeline)
     costs = _costs(pipeline)
     turned = costs.head[-1] + costs.forward[-1]
     begin = {rank: costs.head[stages[0]] for rank, stages in enumerate(pipeline.stages_of) if stages}
@@ -112,8 +116,62 @@ def plan_span_bound_ns(pipeline: Pipeline) -> int:
     return span
 
 
+def _bounds_apart(pipeline: Pipeline) -> Iterator[BoundParts]:
+    """Yield the arguments that hold for micro-batches that differ, memory left aside.
+
+    Loads are sums over the micro-batches. Which of them opens a rank, and which leaves it last, is up to the orders:
+    the one for which that is soonest. Each of them alone must pass all stages.
+    """
+    single = [_costs_of(pipeline, m) for m in range(pipeline.num_microbatches)]
+    for rank, stages in enumerate(pipeline.stages_of):
+        if not stages:
+            continue
+        first, step_ns = stages[0], pipeline.step_ns[rank]
+        forward, gradient, backward = (
+            [sum(getattr(costs, field)[s] for costs in single) for s in stages]
+            for field in ("forward", "gradient", "backward")
+        )
+        work = sum(forward) + sum(backward)
+        yield BoundParts("load", rank, first, rank, min(c.head[first] for c in single), work, 0, step_ns)
+        for at, s in enumerate(stages):
+            start = min(costs.head[s] for costs in single)
+            yield BoundParts("part", rank, s, rank, start, work - sum(forward[:at]), 0, step_ns)
+            start = min(costs.turn[s] for costs in single)
+            yield BoundParts("gradients", rank, s, rank, start, sum(backward[: at + 1]), 0, step_ns)
+        begin = min(costs.head[first] for costs in single)
+        until = begin + sum(forward) + sum(gradient)
+        ways = [_finish(pipeline, costs, until, first, m) for m, costs in enumerate(single)] if first else []
+        if ways:
+            way = min(ways, key=lambda ends: max(ends.values()))
+            other = max(way, key=lambda each: way[each])
+            yield BoundParts("round trip", rank, first, other, begin, until - begin, 0, way[other] - until)
+    for m, costs in enumerate(single):
+        for rank, end in _finish(pipeline, costs, costs.head[-1] + costs.forward[-1], pipeline.num_stages, m).items():
+            step_ns = pipeline.step_ns[rank]
+            yield BoundParts("path", rank, 0, rank, 0, end - step_ns, 0, step_ns)
+
+
+def _span_bound_apart(pipeline: Pipeline) -> int:
+    """Return the span's bound for micro-batches that differ: each rank's work, and each micro-batch's round trip."""
+    single = [_costs_of(pipeline, m) for m in range(pipeline.num_microbatches)]
+    span = 0
+    for rank, stages in enumerate(pipeline.stages_of):
+        work = sum(costs.forward[s] + costs.backward[s] for costs in single for s in stages)
+        span = max(span, work + pipeline.step_ns[rank])
+    for m, costs in enumerate(single):
+        turned = costs.head[-1] + costs.forward[-1]
+        for rank, end in _finish(pipeline, costs, turned, pipeline.num_stages, m).items():
+            span = max(span, end - costs.head[pipeline.stages_of[rank][0]])
+    return span
+
+
 def _costs(pipeline: Pipeline) -> _Costs:
-    stages = pipeline.stages
+    return _costs_of(pipeline, 0)
+
+
+def _costs_of(pipeline: Pipeline, microbatch: int) -> _Costs:
+    """Return the least times of each stage for one micro-batch."""
+    stages = [pipeline.cost(s, microbatch) for s in range(pipeline.num_stages)]
     forward = [stage.action_ns["F"] for stage in stages]
     gradient = [_gradient(stage) for stage in stages]
     backward = [_backward(stage) for stage in stages]
@@ -138,7 +196,7 @@ def _backward(stage: StageCost) -> int:
     return min(times["B"], times["I"] + times["W"]) if "I" in times else times["B"]
 
 
-def _finish(pipeline: Pipeline, costs: _Costs, time: int, stage: int) -> dict[int, int]:
+def _finish(pipeline: Pipeline, costs: _Costs, time: int, stage: int, microbatch: int = 0) -> dict[int, int]:
     """Return for each rank below a stage when it can have ended, if that stage's last gradient is there at `time`.
 
     The micro-batch goes down to the first stage; each rank it visits does the weights too, and steps.
@@ -146,7 +204,7 @@ def _finish(pipeline: Pipeline, costs: _Costs, time: int, stage: int) -> dict[in
     ends: dict[int, int] = {}
     for s in range(stage - 1, -1, -1):
         if s + 1 < pipeline.num_stages:
-            time += pipeline.stages[s + 1].backward_transfer_ns
+            time += pipeline.cost(s + 1, microbatch).backward_transfer_ns
         rank = pipeline.rank_of[s]
         ends[rank] = max(ends.get(rank, 0), time) + costs.backward[s]
         time += costs.gradient[s]

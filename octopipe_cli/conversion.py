@@ -15,11 +15,6 @@ from octopipe_cli.formats import Document, did_you_mean, one_of, path_of, show, 
 T = TypeVar("T")
 Steps = tuple["str | int | None", ...]
 
-#: Keys of the file formats that this version does not read yet, and what they belong to.
-LATER: Final = dict.fromkeys(
-    ("modality", "quadratic_share", "lengths", "microbatch_order", "robust"), "micro-batches that differ"
-)
-
 #: JSON's words for msgspec's names of types.
 _WORDS: Final = {"float": "a number", "int": "a whole number", "str": "text", "bool": "true or false"}
 _WORDS.update({"object": "an object", "array": "a list", "null": "null"})
@@ -148,12 +143,5 @@ def _expected(text: str) -> str:
 
 def _unknown_key(steps: Steps, key: str, known: Iterable[str], file: str) -> InputError:
     path = path_of([*(step for step in steps if step is not None), key])
-    if key in LATER:
-        return InputError(
-            f"{show(key)} is not supported yet ({LATER[key]})",
-            file=file,
-            path=path,
-            remedy=f"delete {show(key)}: all micro-batches are then alike",
-        )
     remedy = did_you_mean(key, known, "delete it, or keep notes under $.provenance")
     return InputError(f"unknown key {show(key)}", file=file, path=path, remedy=remedy)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.pipeline import Assignment, Pipeline
-from octopipe_cli.plan import ActionKind, Orders, Plan
+from octopipe_cli.plan import ActionKind, Orders
 from octopipe_cli.profile import Profile, Times
 from octopipe_cli.simulate import Timeline, sequence_of
 
@@ -112,15 +112,6 @@ def _drawn(times: Times, speed: float, factors: Floats) -> dict[ActionKind, Ints
         ratio = (into + weight) / apart if apart else np.ones_like(into)
         whole = np.rint(times.backward_ms * 1e6 / speed * ratio).astype(np.int64)
     return {"F": nearest["F"], "I": nearest["I"], "W": nearest["W"], "B": whole}
-
-
-def assignment_of(plan: Plan) -> Assignment:
-    """Return a plan's partition and placement."""
-    return Assignment(
-        (0, *(stage.layers[1] for stage in plan.stages)),
-        tuple(stage.rank for stage in plan.stages),
-        tuple(stage.recompute for stage in plan.stages),
-    )
 
 
 def quantile(times: Ints, percent: int) -> int:

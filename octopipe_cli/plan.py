@@ -13,7 +13,7 @@ import msgspec
 from octopipe_cli.cluster import P2P
 from octopipe_cli.conversion import convert
 from octopipe_cli.errors import InputError
-from octopipe_cli.formats import Document, Loaded, Record, digest, read_document, show, shown_file
+from octopipe_cli.formats import Document, Loaded, Record, digest, path_of, read_document, show, shown_file
 from octopipe_cli.profile import Group, Name, Role, Training
 
 SCHEMA: Final = "octopipe.plan"
@@ -28,6 +28,9 @@ Backward = Literal["split", "fused"]
 Placement = Literal["free", "cyclic", "v"]
 Objective = Literal["step", "span"]
 Part = Literal["partition", "placement", "order"]
+Robust = Literal["mean", "p95", "worst"]
+#: A micro-batch's length relative to the profile's.
+Length = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
@@ -85,10 +88,28 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=False):
     robust_noise_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
     #: Whether the ranks' order along the model was searched too.
     reorder_ranks: bool | None = None
+    #: By modality, the length of every micro-batch.
+    lengths: dict[Name, list[Length]] | None = None
+    #: The digest of the sets of lengths that were read.
+    lengths_digest: Digest | None = None
+    #: What of the step times over many sets of lengths is least.
+    robust: Robust | None = None
+    #: Whether the micro-batches stay in the order of the lists.
+    keep_order: bool | None = None
 
 
 #: What plans that did not ask for it leave out of their request: they are the same bytes as before it could be asked.
-UNLESS_ASKED: Final = ("warm_start", "stability_percent", "keep", "robust_noise_percent", "reorder_ranks")
+UNLESS_ASKED: Final = (
+    "warm_start",
+    "stability_percent",
+    "keep",
+    "robust_noise_percent",
+    "reorder_ranks",
+    "lengths",
+    "lengths_digest",
+    "robust",
+    "keep_order",
+)
 
 
 class PredictedRank(Record, frozen=True, kw_only=True):
@@ -137,6 +158,16 @@ class Baseline(Record, frozen=True, kw_only=True):
     step_time_ns: Nanoseconds
     speedup: float
     partition: str | None = None
+
+
+class RobustFigures(Record, frozen=True, kw_only=True):
+    """Step times over the sets of lengths that the plan was not made with: their digest, how many, what they cost."""
+
+    digest: Digest
+    count: Annotated[int, msgspec.Meta(ge=1)]
+    mean_ns: Nanoseconds
+    p95_ns: Nanoseconds
+    worst_ns: Nanoseconds
 
 
 class StageBytes(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -213,6 +244,8 @@ class Plan(Record, frozen=True, kw_only=True):
     baseline: Baseline | None = None
     rank_order: tuple[Index, ...] | None = None
     training: PlanTraining | None = None
+    microbatch_order: list[Index] | None = None
+    robust: RobustFigures | None = None
     content_digest: Digest | None = None
     provenance: dict[str, Any] = {}
 
@@ -260,6 +293,7 @@ def load_plan(file: str) -> Loaded[Plan]:
 def plan_from_document(document: Document, file: str) -> Loaded[Plan]:
     """Return the plan of a document whose schema and version are checked, with its digest; raises InputError."""
     plan = convert(document, Plan, file)
+    _check_lengths(plan, file)
     if len(plan.orders) != len(plan.ranks):
         raise InputError(
             "not as many orders as ranks",
@@ -269,6 +303,26 @@ def plan_from_document(document: Document, file: str) -> Loaded[Plan]:
             expected=f"{len(plan.ranks)}, one a rank",
         )
     return Loaded(plan, file, digest(document))
+
+
+def _check_lengths(plan: Plan, file: str) -> None:
+    number, order = plan.request.num_microbatches, plan.microbatch_order
+    for name, values in (plan.request.lengths or {}).items():
+        if len(values) != number:
+            raise InputError(
+                "not as many lengths as micro-batches",
+                file=file,
+                path=path_of(["request", "lengths", name]),
+                found=str(len(values)),
+                expected=str(number),
+            )
+    if order is not None and sorted(order) != list(range(number)):
+        raise InputError(
+            "not an order of the micro-batches",
+            file=file,
+            path="$.microbatch_order",
+            expected=f"every number from 0 to {number - 1} once",
+        )
 
 
 def plan_document(plan: Plan) -> Document:
@@ -304,7 +358,7 @@ def plan_text(plan: Plan) -> str:
     document = plan_document(plan)
     order = ["schema", "version", "created_by", "inputs", "request", "training", "predicted", "bound", "p2p", "kinds"]
     order += ["ranks", "rank_order"]
-    order += ["baseline", "stages", "orders", "search", "content_digest", "provenance"]
+    order += ["baseline", "stages", "orders", "microbatch_order", "robust", "search", "content_digest", "provenance"]
     parts = [f'  "{key}": {_layout(key, document[key])}' for key in order if key in document]
     return "{\n" + ",\n".join(parts) + "\n}\n"
 

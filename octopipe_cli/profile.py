@@ -38,7 +38,11 @@ class Times(Record, frozen=True, kw_only=True):
 
 
 class Kind(Record, frozen=True, kw_only=True):
-    """A kind of layer: its times by hardware, its sizes (state per layer, other bytes per layer and micro-batch)."""
+    """A kind of layer: its times by hardware, its sizes (state per layer, other bytes per layer and micro-batch).
+
+    `modality` says which lengths of micro-batches count for it, `quadratic_share` which part of its time grows with
+    their square.
+    """
 
     times: Annotated[dict[Name, Times], msgspec.Meta(min_length=1)]
     parameters: Count = 0
@@ -49,6 +53,8 @@ class Kind(Record, frozen=True, kw_only=True):
     workspace_bytes: Bytes = 0
     splittable: bool = True
     role: Role = "decoder"
+    modality: Name = "text"
+    quadratic_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
 
 
 Repeat = Annotated[int, msgspec.Meta(ge=1, le=MAX_LAYERS)]

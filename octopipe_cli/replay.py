@@ -1,4 +1,4 @@
-"""A plan file replayed from itself alone, for the commands that need neither profile nor cluster."""
+"""A plan file replayed: from itself alone, or with its profile and cluster where its micro-batches differ."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections import deque
 from itertools import islice
 from typing import Final
 
-from octopipe_cli.errors import InvalidPlanError
+from octopipe_cli.cluster import Cluster
+from octopipe_cli.errors import InputError, InvalidPlanError
 from octopipe_cli.plan import Action, ActionKind, Orders, Plan, parse_orders
-from octopipe_cli.profile import expand
+from octopipe_cli.profile import Profile, expand
 from octopipe_cli.simulate import Timeline, simulate
 
 KINDS: Final[tuple[ActionKind, ...]] = ("F", "I", "W", "B")
@@ -17,27 +18,58 @@ KINDS: Final[tuple[ActionKind, ...]] = ("F", "I", "W", "B")
 _RECENT: Final[deque[tuple[Plan, Timeline]]] = deque(maxlen=2)
 
 
-def replay(plan: Plan, file: str) -> Timeline:
+class NeedsInputsError(InputError):
+    """A plan whose micro-batches differ was to be replayed without its profile and cluster."""
+
+
+def needs_inputs(plan: Plan) -> bool:
+    """Return whether a plan's timeline takes its profile and cluster too: micro-batches of other lengths than 1."""
+    return any(length != 1 for values in (plan.request.lengths or {}).values() for length in values)
+
+
+def checked_orders(plan: Plan, file: str) -> Orders:
+    """Return the orders of a plan whose stages and orders make a whole; raises what `replay` does where not."""
+    _check_stages(plan, file)
+    orders = parse_orders(plan.orders, file)
+    _check_orders(plan, orders, file)
+    return orders
+
+
+def replay(plan: Plan, file: str, inputs: tuple[Profile, Cluster] | None = None) -> Timeline:
     """Return the timeline of a plan's orders.
+
+    Parameters
+    ----------
+    inputs
+        The profile and the cluster the plan was made from, which are needed where its micro-batches differ. The
+        timeline is then known for later calls with the same plan.
 
     Raises
     ------
+    NeedsInputsError
+        Where they are needed and were never given.
     InvalidPlanError
         Where stages or orders do not make a whole: no timeline follows from them. Whether the plan suits its profile
         and cluster is not asked here: that is `verify`'s question.
     DeadlockError
         Where actions wait for one another.
     """
-    from octopipe_cli.pipeline import pipeline_of_plan
+    from octopipe_cli.pipeline import pipeline_of_plan, pipeline_with_inputs
 
     for other, timeline in _RECENT:
         if other is plan:
             return timeline
-    _check_stages(plan, file)
-    orders = parse_orders(plan.orders, file)
-    _check_orders(plan, orders, file)
+    orders = checked_orders(plan, file)
+    if needs_inputs(plan) and inputs is None:
+        raise NeedsInputsError(
+            "the plan's micro-batches differ in length: its timeline follows from its profile and cluster",
+            file=file,
+            path="$.request.lengths",
+            remedy="give the profile and the cluster that the plan was made from",
+        )
     try:
-        timeline = simulate(pipeline_of_plan(plan), orders)
+        made = pipeline_of_plan(plan) if inputs is None else pipeline_with_inputs(plan, *inputs)
+        timeline = simulate(made, orders)
     except InvalidPlanError as error:
         error.file, error.path = file, "$.orders"
         raise

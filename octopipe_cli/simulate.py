@@ -124,7 +124,7 @@ def _holdings(timeline: Timeline) -> Iterator[tuple[int, int, int, int]]:
     for actions, starts, ends in zip(timeline.orders, timeline.start_ns, timeline.end_ns, strict=True):
         times.update(zip(actions, zip(starts, ends, strict=True), strict=True))
     for (stage, kind, microbatch), (start, end) in times.items():
-        rank, cost = pipeline.rank_of[stage], pipeline.stages[stage]
+        rank, cost = pipeline.rank_of[stage], pipeline.cost(stage, microbatch)
         if kind == "W":
             continue
         yield rank, start, end, cost.bytes.workspace
@@ -194,7 +194,7 @@ def simulate(pipeline: Pipeline, orders: Orders) -> Timeline:
 
 def lag_ns(pipeline: Pipeline, action: Action) -> int:
     """Return the transfer time in ns of an action's result to the stage that waits for it (0 where none does)."""
-    cost = pipeline.stages[action.stage]
+    cost = pipeline.cost(action.stage, action.microbatch)
     if action.kind == "F":
         return cost.forward_transfer_ns
     return 0 if action.kind == "W" else cost.backward_transfer_ns

@@ -18,6 +18,7 @@ from octopipe_cli.cluster import P2P, Cluster, cluster_from_document
 from octopipe_cli.engines import engine_p2p
 from octopipe_cli.engines.megatron_orders import interleaved_1f1b, legal_group_size, one_f_one_b
 from octopipe_cli.formats import Document, Loaded, digest
+from octopipe_cli.lengths import lengths_of
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import (
     Action,
@@ -51,10 +52,14 @@ class Instance(NamedTuple):
     assignment: Assignment
     orders: Orders
     num_microbatches: int
+    lengths: dict[str, list[float]] | None = None
+    microbatch_order: list[int] | None = None
 
 
-def random_instance(rng: Random, *, empty_stages: bool = False) -> Instance:
+def random_instance(rng: Random, *, empty_stages: bool = False, lengths: bool = False) -> Instance:
     """Return an instance that touches every field of the formats now and then.
+
+    With `lengths` its micro-batches differ.
 
     With `empty_stages` it is one for the megatron engines: cyclic, the same number of stages on every rank, some
     empty, recomputation everywhere or nowhere, and their orders.
@@ -92,10 +97,26 @@ def random_instance(rng: Random, *, empty_stages: bool = False) -> Instance:
         else random_orders(rng, ranks, num_microbatches, whole_only)
     )
     instance = Instance(profile, cluster, assignment, orders, num_microbatches)
+    if lengths:
+        instance = with_lengths(rng, instance)
     _limit_memory(
         rng, instance, engine_p2p("megatron", num_stages // num_ranks, "overlapped") if empty_stages else None
     )
     return instance
+
+
+def with_lengths(rng: Random, instance: Instance) -> Instance:
+    """Return an instance whose kinds have modalities and quadratic shares, its micro-batches lengths."""
+    for kind in instance.profile["kinds"].values():
+        kind |= {"modality": rng.choice(("text", "vision", "audio"))} if rng.random() < 0.6 else {}
+        kind |= {"quadratic_share": rng.choice((1, round(rng.random(), 3)))} if rng.random() < 0.6 else {}
+    number = instance.num_microbatches
+    lists = {
+        name: [rng.choice((0, 1, 0.5, round(rng.uniform(0, 3), 4), rng.uniform(0, 8))) for _ in range(number)]
+        for name in rng.sample(("text", "vision", "audio"), rng.randint(1, 3))
+    }
+    order = rng.sample(range(number), number) if rng.random() < 0.5 else None
+    return instance._replace(lengths=lists, microbatch_order=order)
 
 
 def _megatron_orders(rng: Random, num_ranks: int, stages_per_rank: int, num_microbatches: int) -> Orders:
@@ -267,7 +288,10 @@ def timeline_of(instance: Instance, p2p: Any = None) -> Timeline:
     """Return the simulator's timeline of an instance."""
     profile = profile_from_document(instance.profile, "profile")
     cluster = cluster_from_document(instance.cluster, "cluster")
-    pipeline = build_pipeline(profile, cluster, instance.assignment, instance.num_microbatches, p2p)
+    lengths = lengths_of(profile, instance.lengths, instance.num_microbatches)
+    if lengths is not None and instance.microbatch_order is not None:
+        lengths = lengths.ordered(instance.microbatch_order)
+    pipeline = build_pipeline(profile, cluster, instance.assignment, instance.num_microbatches, p2p, lengths)
     return simulate(pipeline, instance.orders)
 
 
@@ -277,7 +301,7 @@ def plan_from(instance: Instance, **request: Any) -> Plan:
     The bound is the work of the busiest rank, the baseline one and a half times the step time.
     """
     profile, cluster = loaded_profile(instance.profile), loaded_cluster(instance.cluster)
-    asked = Request(num_microbatches=instance.num_microbatches, **request)
+    asked = Request(num_microbatches=instance.num_microbatches, lengths=instance.lengths, **request)
     per_rank = len(instance.assignment.ranks) // cluster.value.num_ranks
     timeline = timeline_of(instance, engine_p2p(asked.engine, per_rank, cluster.value.p2p))
     pipeline = timeline.pipeline
@@ -340,6 +364,7 @@ def plan_from(instance: Instance, **request: Any) -> Plan:
         baseline=baseline,
         stages=stages,
         orders=write_orders(instance.orders),
+        microbatch_order=instance.microbatch_order,
         search=Search(stopped_by="effort", reproducible=True),
     )
 

@@ -19,7 +19,7 @@ from octopipe_cli.cli.inputs import (
 from octopipe_cli.cli.output import Format, emit, emit_json
 from octopipe_cli.errors import InputError
 from octopipe_cli.plan import Plan, Recompute, load_plan
-from octopipe_cli.replay import replay
+from octopipe_cli.replay import needs_inputs, replay
 from octopipe_cli.simulate import Timeline
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def compare(
     if planned is not None:
         check_digests(planned, model, machine)
         check_microbatches(planned, num_microbatches)
-        timeline = replay(planned.value, planned.file)
+        inputs = (model.value, machine.value) if needs_inputs(planned.value) else None
+        timeline = replay(planned.value, planned.file, inputs)
     if group_size is not None and not layout:
         raise InputError("--group-size is for layouts", remedy="give a layout with --layout, or leave it out")
     from octopipe_cli.classic import classic_rows  # only now: it loads the compiler

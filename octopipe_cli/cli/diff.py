@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +16,12 @@ from octopipe_cli.render.diff.choose import DiffFormatName, diff_format
 
 if TYPE_CHECKING:
     from octopipe_cli.cli.plan_files import Pair
+    from octopipe_cli.cluster import Cluster
     from octopipe_cli.diff.change import Change, PlanDiff
     from octopipe_cli.diff.settings import Settings
     from octopipe_cli.formats import Loaded
     from octopipe_cli.plan import InputFile, Plan
+    from octopipe_cli.profile import Profile
 
 GATE = "What makes it fail"
 INPUTS = "Input files of the two plans"
@@ -142,8 +145,29 @@ def _of_two(files: list[str], given: dict[str, str], settings: Settings) -> list
         )
     check_stdin(OLD=files[0], NEW=files[1], **given)
     old, new = map(read_plan, files)
-    changes = compare_plans(old.value, new.value, thresholds=settings.thresholds, **_inputs(given, old, new))
+    inputs = _inputs(given, old, new)
+    for side, plan in (("old", old), ("new", new)):
+        _replay(plan, inputs.get(f"{side}_profile"), inputs.get(f"{side}_cluster"))
+    changes = compare_plans(old.value, new.value, thresholds=settings.thresholds, **inputs)
     return [_report(Pair(old, new), changes, settings)]
+
+
+def _replay(plan: Loaded[Plan], profile: Profile | None, cluster: Cluster | None) -> None:
+    """Make the timeline of a plan whose micro-batches differ known to what follows; without its inputs, warn."""
+    from octopipe_cli.cli.output import warn
+    from octopipe_cli.errors import InvalidPlanError
+    from octopipe_cli.replay import needs_inputs, replay
+
+    if not needs_inputs(plan.value):
+        return
+    if profile is None or cluster is None:
+        warn(
+            f"{plan.file}: its micro-batches differ in length, and its figures are taken as it gives them: what they "
+            "follow from was not given (--old-profile, --old-cluster, --new-profile, --new-cluster)"
+        )
+        return
+    with contextlib.suppress(InvalidPlanError):  # the comparison tells
+        replay(plan.value, plan.file, (profile, cluster))
 
 
 def _of_folders(base: str, paths: list[str], given: dict[str, str], settings: Settings) -> list[PlanDiff]:

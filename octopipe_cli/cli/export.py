@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from octopipe_cli.cli.replayed import PlanCluster, PlanProfile
 from octopipe_cli.errors import InputError
 from octopipe_cli.export import TARGETS, Options, Target, target_named
 from octopipe_cli.export import export as exported
 from octopipe_cli.export import notes as export_notes
+from octopipe_cli.export.padding import VIEWERS, padded
 
 LISTED = "; ".join(f"{target.name}: {target.description}" for target in TARGETS)
 
@@ -34,16 +36,21 @@ def export(
             "--comms", help="Of torch-csv: with sends and receives, in the order in which they are planned to be ready."
         ),
     ] = False,
+    profile: PlanProfile = None,
+    cluster: PlanCluster = None,
 ) -> None:
     """Write a plan in the format of an engine or a viewer; the table of what each rank holds goes to standard error.
 
+    Engines take micro-batches of one length: a plan with --lengths is written for padded ones, saying what they cost.
     A plan that the engine cannot run is refused (exit 1): the rule it breaks is named, and the nearest plan it can run.
 
     Example: octopipe export llama3-8b.plan.json --to deepspeed -o stages.py
     """
     from octopipe_cli.cli.output import check_not_an_input, note, save
+    from octopipe_cli.cli.replayed import inputs_of
     from octopipe_cli.formats import check_writable
     from octopipe_cli.plan import load_plan
+    from octopipe_cli.replay import needs_inputs, replay
 
     target = target_named(to)
     given: dict[str, object] = {"symbols": _pairs(symbol or []), "comms": comms}
@@ -51,6 +58,14 @@ def export(
     check_not_an_input(output, {"plan": plan})
     check_writable(output)
     loaded = load_plan(plan)
+    inputs = inputs_of(loaded, profile, cluster)
+    padding = []
+    if inputs is not None and needs_inputs(loaded.value):
+        if target.name in VIEWERS:
+            replay(loaded.value, loaded.file, inputs)  # known from here on
+        else:
+            loaded, cost = padded(loaded, *inputs)
+            padding = [f"octopipe: {cost}"]
     options = Options(**given)  # type: ignore[arg-type]
     text = exported(loaded, target, options)
     save(output, text)
@@ -59,8 +74,8 @@ def export(
 
     console = make_console(stderr=True)
     note(rendered(console, held_table(loaded.value, glyphs_of(console), console.width)).rstrip("\n"))
-    for line in export_notes(loaded, target, options):
-        note(f"octopipe: {line}")
+    for line in [*padding, *(f"octopipe: {line}" for line in export_notes(loaded, target, options))]:
+        note(line)
     if output != "-":
         note(f"octopipe: wrote {output}")
 

@@ -7,10 +7,12 @@ from typing import Any
 from octopipe_cli.classic import classic_rows
 from octopipe_cli.cli.inputs import check_digests, check_microbatches, load_inputs
 from octopipe_cli.cli.output import emit, emit_json
+from octopipe_cli.cli.replayed import refuse_lengths
 from octopipe_cli.cli.searching import Interrupted, cores, search
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.formats import Loaded
-from octopipe_cli.noise import Ints, Noise, assignment_of, quantile
+from octopipe_cli.noise import Ints, Noise, quantile
+from octopipe_cli.pipeline import assignment_of
 from octopipe_cli.plan import Plan, Request, load_plan, plan_document, plan_from_document
 from octopipe_cli.profile import Profile
 from octopipe_cli.replay import replay
@@ -35,6 +37,7 @@ def show_noise(
         plan = plan_from_document(plan_document(made), "the plan")
     else:
         plan = load_plan(plan_file)
+        refuse_lengths(plan, "the draws are of the profile's own times")
         check_digests(plan, profile, cluster)
         check_microbatches(plan, request.num_microbatches)
     document = noise_document(profile.value, cluster.value, plan, request, percent, draws)

@@ -15,7 +15,9 @@ from octopipe_cli.errors import InputError
 from octopipe_cli.formats import write_whole
 
 if TYPE_CHECKING:
+    from octopipe_cli.cluster import Cluster
     from octopipe_cli.plan import Plan
+    from octopipe_cli.profile import Profile
     from octopipe_cli.simulate import Timeline
 
 
@@ -60,14 +62,14 @@ def note(text: str) -> None:
         sys.stderr.flush()
 
 
-def emit_plan(plan: Plan, format: Format, with_gantt: bool, stderr: bool = False) -> None:
+def emit_plan(
+    plan: Plan, inputs: tuple[Profile, Cluster], format: Format, with_gantt: bool, stderr: bool = False
+) -> None:
     """Print a plan's chart and report, on stdout unless that has the plan itself."""
-    from octopipe_cli.pipeline import pipeline_of_plan
-    from octopipe_cli.plan import parse_orders
     from octopipe_cli.render.report import report_document
-    from octopipe_cli.simulate import simulate
+    from octopipe_cli.replay import needs_inputs, replay
 
-    timeline = simulate(pipeline_of_plan(plan), parse_orders(plan.orders))
+    timeline = replay(plan, "the plan", inputs if needs_inputs(plan) else None)
     if format is Format.json:
         text = json.dumps(report_document(plan, timeline), indent=2, ensure_ascii=False)
     else:

@@ -235,7 +235,7 @@ def plan(
     if interrupted:
         warn("interrupted: this is the best plan so far")
     to_stderr = target == "-"
-    emit_plan(found, format, not no_gantt, to_stderr)
+    emit_plan(found, (model.value, machine.value), format, not no_gantt, to_stderr)
     if not to_stderr:
         note(f"octopipe: wrote {target}")
     if interrupted:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from octopipe_cli.cli.output import Format
+from octopipe_cli.cli.replayed import refuse_lengths
 from octopipe_cli.errors import InputError
 
 REAL = "Real layers"
@@ -101,6 +102,7 @@ def run(
         check_not_an_input(trace, {"plan": plan})
         check_writable(trace)
     loaded = load_plan(plan)
+    refuse_lengths(loaded, "PyTorch's runtime takes tensors of one shape")
     asked = running.Asked(
         steps=steps,
         scale=scale,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from octopipe_cli.cli.output import Format, emit, emit_json, warn
+from octopipe_cli.cli.replayed import PlanCluster, PlanProfile, replayed
 from octopipe_cli.errors import InputError
 from octopipe_cli.plan import Plan
 from octopipe_cli.simulate import Timeline
@@ -43,19 +44,22 @@ def show(
         str | None,
         typer.Option("--ranks", metavar="LIST", help="Show these ranks: 0,2-5.", rich_help_panel=PART),
     ] = None,
+    profile: PlanProfile = None,
+    cluster: PlanCluster = None,
 ) -> None:
     """Show the Gantt chart and the report of a plan, from its file alone.
+
+    The timeline of a plan with --lengths follows from its profile too: --profile and --cluster.
 
     Example: octopipe show model.plan.json --from 100 --to 250 --ranks 0,2-5
     """
     from octopipe_cli.plan import load_plan
-    from octopipe_cli.replay import replay
 
     if no_gantt or output_format is Format.json:
         _refuse_parts({"--from": from_ms, "--to": to_ms, "--ranks": ranks})
     loaded = load_plan(plan_file)
     plan, plan_file = loaded.value, loaded.file
-    timeline = replay(plan, plan_file)
+    timeline = replayed(loaded, profile, cluster)
     chosen = None if ranks is None else parse_ranks(ranks, len(plan.ranks))
     _warn_if_stale(plan, timeline, plan_file)
     if output_format is Format.json:

@@ -72,7 +72,8 @@ def changes(timeline: Timeline, path: CriticalPath) -> list[Change]:
     chosen += _best(path, _candidates(path, _kept_on_ranks(pipeline)), 1)
     chosen += _best(path, others := _candidates(path, _for_all(pipeline)), len(others))
     found = [_change(timeline, candidate, after) for candidate, after in chosen]
-    found.append(_one_more(timeline))
+    if timeline.pipeline.apart is None:  # how long would one more be?
+        found.append(_one_more(timeline))
     return sorted((change for change in found if change.gain_ns > 0), key=lambda change: -change.gain_ns)
 
 
@@ -98,9 +99,12 @@ def _change(timeline: Timeline, candidate: _Candidate, after_ns: int) -> Change:
 
 
 def _faster_stage(pipeline: Pipeline, stage: int) -> Pipeline:
-    cost = pipeline.stages[stage]
-    faster = replace(cost, action_ns={kind: time - time // PART for kind, time in cost.action_ns.items()})
-    return replace(pipeline, stages=(*pipeline.stages[:stage], faster, *pipeline.stages[stage + 1 :]))
+    def faster(at: int, cost: StageCost) -> StageCost:
+        if at != stage:
+            return cost
+        return replace(cost, action_ns={kind: time - time // PART for kind, time in cost.action_ns.items()})
+
+    return pipeline.changed(faster)
 
 
 def _largest_stage(timeline: Timeline) -> int:
@@ -115,8 +119,8 @@ def _largest_stage(timeline: Timeline) -> int:
 
 def _for_all(pipeline: Pipeline) -> Iterator[_Changed]:
     """Yield what can be changed for all ranks together."""
-    no_transfers = tuple(replace(cost, forward_transfer_ns=0, backward_transfer_ns=0) for cost in pipeline.stages)
-    yield "transfers", (), replace(pipeline, stages=no_transfers)
+    at_once = pipeline.changed(lambda _, cost: replace(cost, forward_transfer_ns=0, backward_transfer_ns=0))
+    yield "transfers", (), at_once
     shorter = tuple(step - step // PART for step in pipeline.step_ns)
     yield "optimizer step", (), replace(pipeline, step_ns=shorter)
     again = _recomputed(pipeline, range(pipeline.num_stages))
@@ -137,8 +141,8 @@ def _recomputed(pipeline: Pipeline, stages: Iterable[int]) -> tuple[int, ...]:
 
 
 def _without_recomputation(pipeline: Pipeline, again: tuple[int, ...]) -> _Changed:
-    kept = tuple(_kept(cost) if stage in again else cost for stage, cost in enumerate(pipeline.stages))
-    return "recomputation", again, replace(pipeline, stages=kept)
+    kept = pipeline.changed(lambda stage, cost: _kept(cost) if stage in again else cost)
+    return "recomputation", again, kept
 
 
 def _kept(cost: StageCost) -> StageCost:

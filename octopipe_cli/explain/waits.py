@@ -138,8 +138,8 @@ def _lacking_bytes(timeline: Timeline, wait: Wait, number: int) -> int:
     if limit is None:
         return 0
     action, start_ns = timeline.orders[wait.rank][number], timeline.start_ns[wait.rank][number]
-    sizes = pipeline.stages[action.stage].bytes
-    added = sizes.held - (pipeline.stages[action.stage - 1].bytes.output if action.stage else 0)
+    sizes = pipeline.cost(action.stage, action.microbatch).bytes
+    added = sizes.held - (pipeline.cost(action.stage - 1, action.microbatch).bytes.output if action.stage else 0)
     at_first = peak = 0
     for time, held in timeline.memory_curve(wait.rank):
         if time >= start_ns:

@@ -49,7 +49,7 @@ def transfers_of(plan: Plan, timeline: Timeline) -> Iterator[Transfer]:
         whole = Action(other, "B", microbatch)
         back = whole if whole in rows else Action(other, "I", microbatch)
         receiver = rows[Action(other, "F", microbatch) if kind == "F" else back]
-        cost = timeline.pipeline.stages[stage]
+        cost = timeline.pipeline.cost(stage, microbatch)
         size = cost.bytes.output if kind == "F" else cost.bytes.input
         lag = cost.forward_transfer_ns if kind == "F" else cost.backward_transfer_ns
         yield Transfer(row, receiver, size, row.end_ns + lag)

@@ -49,7 +49,7 @@ class Incumbent:
     def tick_ns(self) -> int:
         """How many ns a tick is."""
         unit = math.gcd(*self.pipeline.step_ns)
-        for cost in self.pipeline.stages:
+        for cost in (cost for stage in range(self.pipeline.num_stages) for cost in self.pipeline.costs(stage)):
             unit = math.gcd(unit, cost.forward_transfer_ns, cost.backward_transfer_ns, *cost.action_ns.values())
         return unit or 1
 
@@ -78,7 +78,7 @@ class Incumbent:
 
     def transfer(self, action: Action) -> int:
         """Return how long its result is on the way to the stage that waits for it."""
-        cost = self.pipeline.stages[action.stage]
+        cost = self.pipeline.cost(action.stage, action.microbatch)
         if action.kind == "W":
             return 0
         return (cost.forward_transfer_ns if action.kind == "F" else cost.backward_transfer_ns) // self.tick_ns

@@ -39,11 +39,11 @@ def serial_need_bytes(pipeline: Pipeline) -> tuple[int, ...]:
     needs = []
     for rank, stages in enumerate(pipeline.stages_of):
         state = need = pipeline.state_bytes(rank)
-        held = 0
-        for s in stages:
-            size = pipeline.stages[s].bytes
-            held += size.held
-            need = max(need, state + held + size.workspace + size.transient + size.output)
+        for costs in zip(*(pipeline.costs(s) for s in stages), strict=True):
+            held = 0
+            for size in (cost.bytes for cost in costs):
+                held += size.held
+                need = max(need, state + held + size.workspace + size.transient + size.output)
         needs.append(need)
     return tuple(needs)
 

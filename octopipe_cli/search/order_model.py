@@ -151,7 +151,7 @@ class OrderModel:
 
     def _change(self, action: Action) -> tuple[int, int]:
         """Return the bytes an action adds to what its rank holds: for good, and at the most meanwhile."""
-        cost = self.pipeline.stages[action.stage]
+        cost = self.pipeline.cost(action.stage, action.microbatch)
         sizes = cost.bytes
         if action.kind == "F":
             return sizes.held, sizes.held + sizes.workspace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -73,6 +74,11 @@ def _cuts(
     objective: Callable[[PartitionModel], None],
 ) -> tuple[int, ...] | None:
     table = build_atoms(profile, cluster, request)
+    if table.apart:  # a micro-batch of mean length stands for all
+        number = table.num_microbatches
+        table = replace(
+            table, times=tuple(tuple(total.shared(number) for total in totals) for totals in table.totals), apart=()
+        )
     if len(ranks) > table.num_atoms:
         return None
     begin = _even(table, len(ranks)) if hint is None else _atoms_of(table, hint)

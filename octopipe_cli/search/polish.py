@@ -67,7 +67,10 @@ def polish(
     if not timeline.fits:
         return timeline
     given = Incumbent(timeline, objective)
-    start = Incumbent(simulate(timeline.pipeline, ascending(timeline.orders)), objective)
+    orders = ascending(timeline.orders)
+    if timeline.pipeline.apart is not None and orders != timeline.orders:
+        return timeline  # micro-batches that differ cannot take each other's names
+    start = Incumbent(simulate(timeline.pipeline, orders), objective)
     if not start.timeline.fits or start.value > given.value:
         return timeline
     bound = plan_bound_ns if objective == "step" else plan_span_bound_ns

@@ -114,9 +114,9 @@ def _bound(
 def load_ns(table: AtomTable, request: Request) -> int:
     """Return the bound of all the work, each atom where it is cheapest, shared out evenly; and of the largest atom."""
     least = [
-        request.num_microbatches * (forward + backward) + step
+        forward + backward + step
         for forward, backward, step in zip(
-            table.least("forward"), table.least("backward"), table.least("step"), strict=True
+            table.least("forward", total=True), table.least("backward", total=True), table.least("step"), strict=True
         )
     ]
     launches = 2 * request.num_microbatches * table.overhead_ns
@@ -128,6 +128,8 @@ def path_ns(table: AtomTable) -> int:
 
     A rank that is not the first one's is entered, and left, by a transfer: at least the cheapest ones there are.
     """
+    if table.apart:  # each of them must pass
+        return max(path_ns(single) for single, _ in table.apart)
     changes = sum(sorted(table.lag_ns[:-1])[: table.num_ranks - 1])
     launches = 2 * table.num_ranks * table.overhead_ns
     tail = table.least("weight")[0] + table.least("step")[0]
@@ -141,11 +143,21 @@ def memory_ns(table: AtomTable, request: Request) -> int:
         return 0
     plain, saved = areas(table, request)
     least = sum(min(whole, whole - less) for whole, less in zip(plain, saved, strict=True))
-    return -(-request.num_microbatches * least // free)
+    return -(-least // free)
 
 
 def areas(table: AtomTable, request: Request) -> tuple[list[int], list[int]]:
-    """Return for each atom the least byte-nanoseconds a micro-batch holds of it, and what recomputation saves of them.
+    """Return for each atom the least byte-nanoseconds that is held of it, and what recomputation saves of them."""
+    plain, saved = [0] * table.num_atoms, [0] * table.num_atoms
+    for single, count in table.each:
+        for a, (whole, less) in enumerate(zip(*_areas_of_one(single, request), strict=True)):
+            plain[a] += count * whole
+            saved[a] += count * less
+    return plain, saved
+
+
+def _areas_of_one(table: AtomTable, request: Request) -> tuple[list[int], list[int]]:
+    """Return the same for one micro-batch.
 
     An activation lives at least as long as it takes the micro-batch to go on to the last layer and come back.
     """
@@ -179,7 +191,7 @@ def _free_bytes(table: AtomTable) -> int | None:
 
 def _common_divisor(table: AtomTable) -> int:
     values: list[int] = [table.overhead_ns, *table.lag_ns]
-    for times in table.times:
+    for times in (*table.times, *table.totals):
         for entry in times:
             values += entry
     return math.gcd(*values) or 1
@@ -229,13 +241,14 @@ class Relaxation:
         """Return more than any description costs: everything one after another, twice, and the memory's bound."""
         table, number = self.table, self.num_microbatches
         work: int = sum(
-            count * max(number * (2 * entry.forward + entry.backward) + entry.step for entry in entries)
-            for entries, count in zip(zip(*table.times, strict=True), table.counts, strict=True)
+            count * max(2 * entry.forward + entry.backward + entry.step for entry in entries)
+            for entries, count in zip(zip(*table.totals, strict=True), table.counts, strict=True)
         )
-        paths = table.path("forward")[-1] + table.path("backward")[-1] + 4 * sum(table.lag_ns)
+        paths = max(one.path("forward")[-1] + one.path("backward")[-1] for one, _ in table.each)
+        paths += 4 * max(sum(one.lag_ns) for one, _ in table.each)
         launches = 8 * (number + table.num_ranks) * table.overhead_ns
         free = _free_bytes(table) or 0
-        area: int = number * sum(areas(table, self.request)[0]) // free if free > 0 else 0
+        area: int = sum(areas(table, self.request)[0]) // free if free > 0 else 0
         return 2 * (work + paths + launches) + area
 
     def _variables(self) -> None:
@@ -322,14 +335,14 @@ class Relaxation:
     def work_after_the_start(self) -> None:
         """Load: a rank starts no earlier than its first layer is reached, does all its work and steps."""
         for j in self.positions:
-            work = self._sum(j, lambda t, m: m * (t.forward + t.backward) + t.step, lambda t, m: m * t.forward)
+            work = self._sum(j, lambda t: t.forward + t.backward + t.step, lambda t: t.forward)
             start: Any = 0 if self.span else self._start(j)
             self.model.add(self.total >= start + work + self._ticks(self._launches()))
 
     def inputs_before_the_way_back(self) -> None:
         """Load and path: after a rank's last I or B its micro-batch goes on to layer 0, whose rank does W and steps."""
         for j in self.positions[1:]:
-            work = self._sum(j, lambda t, m: m * (t.forward + t.gradient), lambda t, m: m * t.forward)
+            work = self._sum(j, lambda t: t.forward + t.gradient, lambda t: t.forward)
             self.model.add(self.total >= self._start(j) + work + self._ticks(self._launches()) + self._way_back(j))
 
     def way_there_before_the_gradients(self) -> None:
@@ -342,14 +355,15 @@ class Relaxation:
         # elsewhere than on the last layer's rank, its gradient comes first, and a transfer
         later = self._ticks(table.least("gradient")[-1] + min(table.lag_ns[:-1], default=0))
         for j in self.positions:
-            work = self._sum(j, lambda t, m: m * t.backward + t.step, lambda t, m: m * t.forward)
+            work = self._sum(j, lambda t: t.backward + t.step, lambda t: t.forward)
             elsewhere: Any = 1 - self._held(j, last) if table.counts[last] == 1 else 0
             self.model.add(self.total >= there + later * elsewhere + work)
 
     def one_micro_batch(self) -> None:
         """Path: one micro-batch through all layers and back."""
         table = self.table
-        there = table.path("forward")[-1] + table.path("gradient")[-1] + 2 * table.num_ranks * table.overhead_ns
+        there = max(one.path("forward")[-1] + one.path("gradient")[-1] for one, _ in table.each)
+        there += 2 * table.num_ranks * table.overhead_ns
         changes: list[Any] = [
             v * self._ticks(2 * table.lag_ns[a - 1]) for j in self.positions[1:] for a, v in self._exact(j)
         ]
@@ -391,9 +405,9 @@ class Relaxation:
             self.model.add(
                 sum(chosen) == sum(self.again[j][c][t] for j in self.positions for c in range(len(self.table.classes)))
             )
-            terms += [v * -(-self.num_microbatches * saved[a] // scale) for v, a in zip(chosen, members, strict=True)]
+            terms += [v * -(-saved[a] // scale) for v, a in zip(chosen, members, strict=True)]
         capacity = -(-free // MEBIBYTE)
-        need = self.num_microbatches * sum(plain) // scale
+        need = sum(plain) // scale
         self.model.add(self.total * capacity >= need - sum(terms) - capacity + 1)
 
     # terms
@@ -419,10 +433,10 @@ class Relaxation:
 
     def _sum(self, j: int, work: Callable[..., int], repeated: Callable[..., int]) -> Any:
         terms = []
-        for c, times in enumerate(self.table.times):
-            for t, entry in enumerate(times):
-                terms.append(self._ticks(work(entry, self.num_microbatches)) * self.count[j][c][t])
-                terms.append(self._ticks(repeated(entry, self.num_microbatches)) * self.again[j][c][t])
+        for c, totals in enumerate(self.table.totals):
+            for t, entry in enumerate(totals):
+                terms.append(self._ticks(work(entry)) * self.count[j][c][t])
+                terms.append(self._ticks(repeated(entry)) * self.again[j][c][t])
         return sum(terms)
 
     def _openings(self, j: int) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -152,27 +152,43 @@ class Case:
 
     @cached_property
     def stages(self) -> list[StageFacts]:
-        """What profile and cluster say of every stage."""
-        return [self._facts(s) for s in range(len(self.plan.stages))]
+        """What profile and cluster say of every stage, for a micro-batch of the profile's length."""
+        return [self._facts(s, {}) for s in range(len(self.plan.stages))]
 
-    def _edge_bytes(self, edge: int) -> int:
+    @cached_property
+    def units(self) -> list[StageFacts]:
+        """What they say of each stage x num_microbatches + micro-batch."""
+        count, lists = self.num_microbatches, self.plan.request.lengths or {}
+        numbers = self.plan.microbatch_order or range(count)
+        known: dict[tuple[int, tuple[float, ...]], StageFacts] = {}
+        facts = []
+        for s, alike in enumerate(self.stages):
+            for number in numbers:
+                lengths = {name: values[number] for name, values in lists.items()}
+                key = (s, tuple(lengths.values()))
+                if key not in known:
+                    known[key] = self._facts(s, lengths) if any(r != 1 for r in key[1]) else alike
+                facts.append(known[key])
+        return facts
+
+    def _edge_bytes(self, edge: int, lengths: Mapping[str, float]) -> int:
         """Return the size of what crosses from layer edge - 1 to layer edge; nothing enters the first."""
-        return self.profile.value.kind_of(edge - 1).output_bytes if edge else 0
+        return _stretched(self.profile.value.kind_of(edge - 1), lengths, "output_bytes") if edge else 0
 
-    def _facts(self, s: int) -> StageFacts:
+    def _facts(self, s: int, lengths: Mapping[str, float]) -> StageFacts:
         stage, cluster = self.plan.stages[s], self.cluster.value
         kinds = self.kinds_of(stage)
         first, stop = stage.layers
-        times = [self.times_ns(kind, stage.rank) for kind in kinds]
+        times = [_slowed(self.times_ns(kind, stage.rank), kind, lengths) for kind in kinds]
         forward, into, weight, whole = (sum(t[i] for t in times) for i in range(4))
         again = forward if stage.recompute else 0
         overhead = round(cluster.action_overhead_us * 1e3)
         action_ns = {"F": forward, "I": into + again, "W": weight, "B": whole + again}
         last = len(self.plan.stages) - 1
-        enters = self._edge_bytes(first) if s else 0
-        leaves = self._edge_bytes(stop) if s < last else 0
-        activations = [kind.activation_bytes for kind in kinds]
-        kept_inputs = sum(self._edge_bytes(layer) for layer in range(first, stop))
+        enters = self._edge_bytes(first, lengths) if s else 0
+        leaves = self._edge_bytes(stop, lengths) if s < last else 0
+        activations = [_stretched(kind, lengths, "activation_bytes") for kind in kinds]
+        kept_inputs = sum(self._edge_bytes(layer, lengths) for layer in range(first, stop))
         return StageFacts(
             {kind: overhead + time for kind, time in action_ns.items()},
             all(kind.splittable for kind in kinds),
@@ -181,9 +197,9 @@ class Case:
             StageBytes(
                 state=sum(kind.state_bytes for kind in kinds) + self.copy_bytes[s],
                 held=kept_inputs if stage.recompute else sum(activations),
-                weight=sum(kind.weight_activation_bytes for kind in kinds),
+                weight=sum(_stretched(kind, lengths, "weight_activation_bytes") for kind in kinds),
                 transient=max(activations, default=0) if stage.recompute else 0,
-                workspace=max((kind.workspace_bytes for kind in kinds), default=0),
+                workspace=max((_stretched(kind, lengths, "workspace_bytes") for kind in kinds), default=0),
                 input=enters,
                 output=leaves,
             ),
@@ -199,3 +215,16 @@ class Case:
         """The replay of orders known not to wait for themselves."""
         assert isinstance(self.played, Replay)
         return self.played
+
+
+def _slowed(times: Sequence[int], kind: Kind, lengths: Mapping[str, float]) -> list[int]:
+    """Return F, I, W, B of a layer for a micro-batch: nearest ns to t * ((1 - q) r + q r^2)."""
+    r, q = lengths.get(kind.modality, 1), kind.quadratic_share
+    return [t if r == 1 else round(t * ((1 - q) * r + q * r * r)) for t in times[:4]]
+
+
+def _stretched(kind: Kind, lengths: Mapping[str, float], field: str) -> int:
+    """Return a size of a layer for a micro-batch, nearest to r times it."""
+    size: int = getattr(kind, field)
+    r = lengths.get(kind.modality, 1)
+    return size if r == 1 else round(size * r)

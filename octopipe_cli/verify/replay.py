@@ -52,9 +52,10 @@ def replay(case: Case) -> Replay | Deadlock:
     """Return the timeline of a plan whose stages and orders are sound, or the circle it waits in."""
     clock = _Clock(len(case.plan.stages), case.num_microbatches)
     done = _run(case, clock)
-    if any(count < len(actions) for count, actions in zip(done, case.orders, strict=True)):
+    if any(ran < len(actions) for ran, actions in zip(done, case.orders, strict=True)):
         return Deadlock(_circle(case, clock, done))
-    busy = [sum(case.stages[s].action_ns[kind] for s, kind, _ in actions) for actions in case.orders]
+    count = case.num_microbatches
+    busy = [sum(case.units[s * count + m].action_ns[kind] for s, kind, m in actions) for actions in case.orders]
     first = [clock.start[_number(case, clock, actions[0])] if actions else 0 for actions in case.orders]
     last = [clock.end[_number(case, clock, actions[-1])] if actions else 0 for actions in case.orders]
     step_time = max(end + tail for end, tail in zip(last, case.step_ns, strict=True))
@@ -73,9 +74,9 @@ def _number(case: Case, clock: _Clock, action: tuple[int, str, int]) -> int:
 def _run(case: Case, clock: _Clock) -> list[int]:
     """Set the clock as far as the orders get; return how many actions of each rank ran."""
     count, back, start, end = case.num_microbatches, clock.back, clock.start, clock.end
-    forward_ns = [stage.forward_ns for stage in case.stages]
-    backward_ns = [stage.backward_ns for stage in case.stages]
-    lasts = [stage.action_ns for stage in case.stages]
+    forward_ns = [facts.forward_ns for facts in case.units]
+    backward_ns = [facts.backward_ns for facts in case.units]
+    lasts = [facts.action_ns for facts in case.units]
     last = len(case.stages) - 1
     blocking = case.plan.p2p == "blocking"
     done, free = [0] * len(case.orders), [0] * len(case.orders)
@@ -86,7 +87,7 @@ def _run(case: Case, clock: _Clock) -> list[int]:
         actions, now = case.orders[rank], free[rank]
         for index in range(done[rank], len(actions)):
             stage, kind, microbatch = actions[index]
-            number = stage * count + microbatch
+            number = unit = stage * count + microbatch
             begin, lag = now, 0
             if kind == "F":
                 if stage:
@@ -94,8 +95,8 @@ def _run(case: Case, clock: _Clock) -> list[int]:
                     if end[need] == UNKNOWN:
                         waiting[need] = rank
                         break
-                    begin = max(begin, end[need] + forward_ns[stage - 1])
-                lag = forward_ns[stage]
+                    begin = max(begin, end[need] + forward_ns[need])
+                lag = forward_ns[unit]
             elif kind == "W":
                 number += 2 * back
                 if end[number - back] == UNKNOWN:
@@ -111,10 +112,10 @@ def _run(case: Case, clock: _Clock) -> list[int]:
                     if end[need] == UNKNOWN:
                         waiting[need] = rank
                         break
-                    begin = max(begin, end[need] + backward_ns[stage + 1])
-                lag = backward_ns[stage]
+                    begin = max(begin, end[need] + backward_ns[unit + count])
+                lag = backward_ns[unit]
             start[number] = begin
-            end[number] = now = begin + lasts[stage][kind]
+            end[number] = now = begin + lasts[unit][kind]
             clock.ran.append(number)
             if blocking:
                 now += lag
@@ -190,12 +191,10 @@ def _peaks(case: Case, clock: _Clock) -> list[int]:
 
 def _hold_stage(case: Case, clock: _Clock, s: int, room: _Room) -> None:
     count, back, start, end = case.num_microbatches, clock.back, clock.start, clock.end
-    size, recompute = case.stages[s].bytes, case.plan.stages[s].recompute
-    arrives_ns = case.stages[s - 1].forward_ns if s else 0
-    returns_ns = case.stages[s + 1].backward_ns if s + 1 < len(case.stages) else 0
+    recompute, last = case.plan.stages[s].recompute, len(case.stages) - 1
     hold = room.hold
     for unit in range(s * count, (s + 1) * count):
-        b = unit + back
+        b, size = unit + back, case.units[unit].bytes
         begin, until = start[unit], end[b]
         hold(begin, until, size.held)
         if size.workspace:
@@ -206,6 +205,6 @@ def _hold_stage(case: Case, clock: _Clock, s: int, room: _Room) -> None:
         if size.weight and end[b + back] != UNKNOWN:
             hold(start[b] if recompute else until, end[b + back], size.weight)
         if size.input:
-            hold(end[unit - count] + arrives_ns, begin, size.input)
-        if size.output:
-            hold(end[b + count] + returns_ns, until, size.output)
+            hold(end[unit - count] + (case.units[unit - count].forward_ns if s else 0), begin, size.input)
+        if size.output and s < last:
+            hold(end[b + count] + case.units[unit + count].backward_ns, until, size.output)

@@ -88,7 +88,7 @@ PROFILES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no-time": ({"kinds.mamba.times": {}}, "$.kinds.mamba.times"),
     "tied-nothing": ({"rules": {"tied": [[0, 9]]}}, "$.rules.tied[0][1]"),
-    "later": ({"kinds.mamba.quadratic_share": 0.3}, "not supported yet"),
+    "share-above-1": ({"kinds.mamba.quadratic_share": 1.3}, "$.kinds.mamba.quadratic_share"),
     "half-a-byte": ({"kinds.mamba.state_bytes": 0.5}, "$.kinds.mamba.state_bytes"),
 }
 
@@ -108,7 +108,9 @@ PLANS: dict[str, tuple[dict[str, Any], str]] = {
     "one-order": ({"orders": [["0F0"]]}, "$.orders"),
     "no-digest": ({"inputs.profile.digest": "sha256:0"}, "$.inputs.profile.digest"),
     "no-stages": ({"stages": []}, "$.stages"),
-    "lengths": ({"request.lengths": {}}, "not supported yet"),
+    "few-lengths": ({"request.lengths": {"text": [1]}}, "not as many lengths as micro-batches"),
+    "length-below-0": ({"request.lengths": {"text": [-1]}}, "$.request.lengths.text[0]"),
+    "microbatch-twice": ({"microbatch_order": [0, 0]}, "not an order of the micro-batches"),
 }
 
 

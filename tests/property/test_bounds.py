@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,11 +26,20 @@ def test_no_orders_beat_the_bound_of_their_plan(seed: int) -> None:
     assert plan_span_bound_ns(timeline.pipeline) <= timeline.span_ns
 
 
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32))
+def test_no_orders_beat_the_bound_where_micro_batches_differ(seed: int) -> None:
+    timeline = timeline_of(random_instance(Random(seed), lengths=True))
+    assert plan_bound_ns(timeline.pipeline) <= timeline.step_time_ns
+    assert plan_span_bound_ns(timeline.pipeline) <= timeline.span_ns
+
+
+@pytest.mark.parametrize("lengths", [False, True])
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32))
-def test_no_plan_beats_the_relaxation(seed: int) -> None:
+def test_no_plan_beats_the_relaxation(lengths: bool, seed: int) -> None:
     rng = Random(seed)
-    instance = random_instance(rng)
+    instance = random_instance(rng, lengths=lengths)
     timeline = timeline_of(instance)
     bound = lower_bound(
         profile_from_document(instance.profile, "profile"),
@@ -54,4 +64,5 @@ def narrowest_request(rng: Random, instance: Instance) -> Request:
         options["placement"] = "cyclic"
     if rng.random() < 0.7:
         options["max_stages_per_rank"] = max(ranks.count(rank) for rank in ranks)
-    return Request(num_microbatches=instance.num_microbatches, objective="span", **options)
+    number, lengths = instance.num_microbatches, instance.lengths
+    return Request(num_microbatches=number, lengths=lengths, objective="span", **options)
