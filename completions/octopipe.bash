@@ -11,13 +11,13 @@ _octopipe_node() {
             ;;
         'plan')
             commands=''
-            options='-m --num-microbatches -o --output --effort --seed --time-limit --jobs --engine --recompute --backward --max-stages-per-rank --placement --objective --warm-start --stability --keep --from --robust-noise --reorder-ranks --format --no-gantt --check --check-all -h --help'
-            valued='-m --num-microbatches -o --output --effort --seed --time-limit --jobs --engine --recompute --backward --max-stages-per-rank --placement --objective --warm-start --stability --keep --from --robust-noise --format --check'
+            options='-m --num-microbatches -o --output --effort --seed --time-limit --jobs --engine --recompute --backward --max-stages-per-rank --placement --objective --warm-start --stability --keep --from --robust-noise --reorder-ranks --lengths --tokens --robust --keep-order --format --no-gantt --check --check-all -h --help'
+            valued='-m --num-microbatches -o --output --effort --seed --time-limit --jobs --engine --recompute --backward --max-stages-per-rank --placement --objective --warm-start --stability --keep --from --robust-noise --lengths --robust --format --check'
             ;;
         'show')
             commands=''
-            options='--format --no-gantt --why --width --from --to --ranks -h --help'
-            valued='--format --width --from --to --ranks'
+            options='--format --no-gantt --why --width --from --to --ranks --profile --cluster -h --help'
+            valued='--format --width --from --to --ranks --profile --cluster'
             ;;
         'compare')
             commands=''
@@ -41,8 +41,8 @@ _octopipe_node() {
             ;;
         'export')
             commands=''
-            options='--to -o --output --symbol --comms -h --help'
-            valued='--to -o --output --symbol'
+            options='--to -o --output --symbol --comms --profile --cluster -h --help'
+            valued='--to -o --output --symbol --profile --cluster'
             ;;
         'run')
             commands=''
@@ -196,6 +196,25 @@ _octopipe_value() {
         'plan --objective')
             words='step span'
             ;;
+        'plan --lengths' | \
+            'show --profile' | \
+            'show --cluster' | \
+            'sweep --svg' | \
+            'diff --config' | \
+            'export -o' | \
+            'export --output' | \
+            'export --profile' | \
+            'export --cluster' | \
+            'run --trace' | \
+            'profile import simpipe 1' | \
+            'profile import trace +' | \
+            'profile import megatron 1' | \
+            'profile calibrate --measured')
+            files=any
+            ;;
+        'plan --robust')
+            words='mean p95 worst'
+            ;;
         'plan --format' | \
             'show --format' | \
             'compare --format' | \
@@ -239,17 +258,6 @@ _octopipe_value() {
             'init -o' | \
             'init --output')
             files=folder
-            ;;
-        'sweep --svg' | \
-            'diff --config' | \
-            'export -o' | \
-            'export --output' | \
-            'run --trace' | \
-            'profile import simpipe 1' | \
-            'profile import trace +' | \
-            'profile import megatron 1' | \
-            'profile calibrate --measured')
-            files=any
             ;;
         'sweep --format')
             words='text json csv'

@@ -67,3 +67,9 @@ def lengths_of(profile: Profile, lists: Mapping[str, Sequence[float]] | None, nu
 def request_lengths(profile: Profile, request: Request) -> Lengths | None:
     """Return the lengths a request asks for, in the order of its lists."""
     return lengths_of(profile, request.lengths, request.num_microbatches)
+
+
+def growth(request: Request) -> float:
+    """Return a factor by which lengths make no time or size larger: a square at the most."""
+    longest = max((length for values in (request.lengths or {}).values() for length in values), default=1.0)
+    return max(1.0, longest, longest * longest)

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from octopipe_cli.pipeline import Pipeline
+from octopipe_cli.pipeline import Pipeline, StageCost
 from octopipe_cli.plan import Action, ActionKind, Orders
 
 Ints = NDArray[np.int64]
@@ -37,6 +37,25 @@ HELD, KEPT, EARLY, WORK_F, WORK_B, INPUT, OUTPUT = range(7)
 ROOM, SLOT, ARRIVAL, NEXT = range(4)
 
 
+class Apart(NamedTuple):
+    """What stages cost by micro-batch.
+
+    Attributes
+    ----------
+    lags, sizes
+        As in `StageCosts`, with a last axis of micro-batches.
+    way
+        Shape (2, stages): what F, what the backward and their transfers count for in priorities: a mean.
+    order
+        Shape (micro-batches,): the column of the tables that each one is.
+    """
+
+    lags: Ints
+    sizes: Ints
+    way: Ints
+    order: Ints
+
+
 class StageCosts(NamedTuple):
     """What stages cost.
 
@@ -54,6 +73,9 @@ class StageCosts(NamedTuple):
     sizes
         Shape (7, stages), bytes: HELD from F to I or B, KEPT from I to W, EARLY what of that is there from the start
         of I (recomputed stages), WORK_F and WORK_B while F, while I or B runs, INPUT and OUTPUT boundary tensors.
+    apart
+        What micro-batches that differ have of their own; None where they are alike (compiled apart, so that it costs
+        nothing there). `sizes` are then the most of any.
     """
 
     rank: Ints
@@ -61,6 +83,7 @@ class StageCosts(NamedTuple):
     fused: Ints
     lags: Ints
     sizes: Ints
+    apart: Apart | None = None
 
 
 class Scratch(NamedTuple):
@@ -107,6 +130,70 @@ MOST, SINCE = 0, 1
 SHORT_BIT = 62
 SHORT = 1 << SHORT_BIT
 NET_F, PEAK_F, NET_B, PEAK_B, LEAVE_F, LEAVE_B = range(6)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def size_of(sizes, apart, row, s, m):  # type: ignore[no-untyped-def]
+    """Return a size of stage s for micro-batch m."""
+    if apart is None:
+        return sizes[row, s]
+    return apart.sizes[row, s, min(m, apart.sizes.shape[2] - 1)]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def lag_of(lags, apart, row, s, m):  # type: ignore[no-untyped-def]
+    """Return a transfer time of stage s for micro-batch m."""
+    if apart is None:
+        return lags[row, s]
+    return apart.lags[row, s, m]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _way(times, fused, lags, apart, row, s):  # type: ignore[no-untyped-def]
+    """Return what stage s adds to the path that priorities count: its F, or its backward, and the transfer."""
+    if apart is not None:
+        return apart.way[row, s]
+    if row == AHEAD:
+        return times[FORWARD, s, 0] + lags[AHEAD, s]
+    return (times[WHOLE, s, 0] if fused[s, 0] else times[BACKWARD, s, 0]) + lags[BACK, s]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _change_f(change, sizes, apart, memory, rank_of, n, s, m):  # type: ignore[no-untyped-def]
+    """Note what F of stage s does to its rank's bytes for micro-batch m."""
+    d = rank_of[s]
+    change[NET_F, s] = size_of(sizes, apart, HELD, s, m)
+    change[LEAVE_F, s] = memory[ARRIVAL, d]
+    if s > 0:
+        change[NET_F, s] -= size_of(sizes, apart, INPUT, s, m)
+    change[PEAK_F, s] = change[NET_F, s] + size_of(sizes, apart, WORK_F, s, m)
+    if s < n - 1 and rank_of[s + 1] == d:
+        change[NET_F, s] += size_of(sizes, apart, OUTPUT, s, m)
+        change[LEAVE_F, s] -= size_of(sizes, apart, OUTPUT, s, m)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _change_b(change, sizes, apart, memory, rank_of, n, s, m):  # type: ignore[no-untyped-def]
+    """Note what the backward of stage s does to its rank's bytes for micro-batch m (but KEPT and EARLY)."""
+    d = rank_of[s]
+    change[NET_B, s] = -size_of(sizes, apart, HELD, s, m)
+    change[LEAVE_B, s] = memory[ARRIVAL, d]
+    if s > 0 and rank_of[s - 1] == d:
+        change[NET_B, s] += size_of(sizes, apart, INPUT, s, m)
+        change[LEAVE_B, s] -= size_of(sizes, apart, INPUT, s, m)
+    change[PEAK_B, s] = size_of(sizes, apart, WORK_B, s, m)
+    if s < n - 1:
+        change[NET_B, s] -= size_of(sizes, apart, OUTPUT, s, m)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _next_change(change, sizes, apart, memory, rank_of, n, s, kind, m):  # type: ignore[no-untyped-def]
+    """Note what the next action of a kind does, where micro-batches differ."""
+    if apart is not None and memory is not None and m < apart.sizes.shape[2]:
+        if kind == FORWARD:
+            _change_f(change, sizes, apart, memory, rank_of, n, s, m)
+        elif kind == BACKWARD:
+            _change_b(change, sizes, apart, memory, rank_of, n, s, m)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -203,12 +290,13 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
     free, when, what, which = scratch.rank[0], scratch.rank[1], scratch.rank[2], scratch.rank[3]
     todo, waits, last_end, origin = scratch.rank[4], scratch.rank[5], scratch.rank[6], scratch.rank[7]
     dirty = scratch.rank[8]
-    rank_of, times, fused, lags, sizes, book = (
+    rank_of, times, fused, lags, sizes, apart, book = (
         costs.rank,
         costs.times,
         costs.fused,
         costs.lags,
         costs.sizes,
+        costs.apart,
         scratch.book,
     )
     vary = 0 if times.shape[2] == 1 else -1  # micro-batch & vary: its column
@@ -254,7 +342,7 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
         urge_f[q] = length
         if with_extra:
             urge_f[q] += extra[0, s, 0]
-        length += times[FORWARD, s, 0] + lags[AHEAD, s]
+        length += _way(times, fused, lags, apart, AHEAD, s)
         if vary == 0 and pick == 0:
             if fused[s, 0]:
                 todo[d] += num_microbatches * (times[FORWARD, s, 0] + times[WHOLE, s, 0])
@@ -275,28 +363,13 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
         urge_b[place[s]] = length
         if with_extra:
             urge_b[place[s]] += extra[1, s, 0]
-        length += (times[WHOLE, s, 0] if fused[s, 0] else times[BACKWARD, s, 0]) + lags[BACK, s]
+        length += _way(times, fused, lags, apart, BACK, s)
     ready_f[place[0]] = 0
     if memory is not None:
         for s in range(n):
-            d = rank_of[s]
-            book[REST, d] += sizes[HELD, s]
-            change[NET_F, s] = sizes[HELD, s]
-            change[NET_B, s] = -sizes[HELD, s]
-            change[LEAVE_F, s] = memory[ARRIVAL, d]
-            change[LEAVE_B, s] = memory[ARRIVAL, d]
-            if s > 0:
-                change[NET_F, s] -= sizes[INPUT, s]
-                if rank_of[s - 1] == d:
-                    change[NET_B, s] += sizes[INPUT, s]
-                    change[LEAVE_B, s] -= sizes[INPUT, s]
-            change[PEAK_F, s] = change[NET_F, s] + sizes[WORK_F, s]
-            change[PEAK_B, s] = sizes[WORK_B, s]
-            if s < n - 1:
-                change[NET_B, s] -= sizes[OUTPUT, s]
-                if rank_of[s + 1] == d:
-                    change[NET_F, s] += sizes[OUTPUT, s]
-                    change[LEAVE_F, s] -= sizes[OUTPUT, s]
+            book[REST, rank_of[s]] += size_of(sizes, apart, HELD, s, 0)
+            _change_f(change, sizes, apart, memory, rank_of, n, s, 0)
+            _change_b(change, sizes, apart, memory, rank_of, n, s, 0)
     for i in range(leaves):
         tree[leaves + i] = min(i, num_ranks)
     for d in range(num_ranks):
@@ -333,8 +406,8 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                                 peak = change[PEAK_B, s]
                                 net = change[NET_B, s]
                                 if fused[s, started_b[s] & pick] == 0:
-                                    peak += sizes[EARLY, s]
-                                    net += sizes[KEPT, s]
+                                    peak += size_of(sizes, apart, EARLY, s, started_b[s])
+                                    net += size_of(sizes, apart, KEPT, s, started_b[s])
                                 spare = memory[ROOM, e] - book[NOW, e]
                                 if started_b[s] == started_b[0]:
                                     admitted = max(peak, net, net + change[LEAVE_B, s]) <= spare
@@ -379,16 +452,17 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                 if memory is not None and chosen >= 0:
                     out = np.int64(0)
                     if kind == FORWARD and chosen < n - 1:
-                        out = sizes[OUTPUT, chosen]
                         to = rank_of[chosen + 1]
                         m = started_f[chosen]
-                        lag = times[FORWARD, chosen, m & vary] + lags[AHEAD, chosen]
+                        out = size_of(sizes, apart, OUTPUT, chosen, m)
+                        lag = times[FORWARD, chosen, m & vary] + lag_of(lags, apart, AHEAD, chosen, m)
                     elif kind == BACKWARD and chosen > 0:
-                        out = sizes[INPUT, chosen]
                         to = rank_of[chosen - 1]
                         m = started_b[chosen]
+                        out = size_of(sizes, apart, INPUT, chosen, m)
                         whole = fused[chosen, m & pick]
-                        lag = times[WHOLE if whole else BACKWARD, chosen, m & vary] + lags[BACK, chosen]
+                        lag = times[WHOLE if whole else BACKWARD, chosen, m & vary]
+                        lag += lag_of(lags, apart, BACK, chosen, m)
                     if out > 0 and to != e:
                         newer = m - started_b[0]
                         if not _neighbour_admits(to, out, begin + lag, newer, m, memory, book, past, last_end):
@@ -413,10 +487,12 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                     most = np.int64(0)
                     for q in range(first[e], first[e + 1]):
                         s = member[q]
-                        if started_w[s] < started_b[s] and sizes[KEPT, s] > most:
-                            most = sizes[KEPT, s]
-                            kind = WEIGHT
-                            chosen = s
+                        if started_w[s] < started_b[s]:
+                            freed = size_of(sizes, apart, KEPT, s, started_w[s])
+                            if freed > most:
+                                most = freed
+                                kind = WEIGHT
+                                chosen = s
                 if kind == WEIGHT:
                     begin = now
             when[e] = begin
@@ -443,15 +519,16 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
         if memory is not None and kind != WEIGHT:  # the neighbour may have filled up since this was decided
             out = np.int64(0)
             if kind == FORWARD and s < n - 1:
-                out = sizes[OUTPUT, s]
                 to = rank_of[s + 1]
                 m = started_f[s]
-                lag = times[FORWARD, s, m & vary] + lags[AHEAD, s]
+                out = size_of(sizes, apart, OUTPUT, s, m)
+                lag = times[FORWARD, s, m & vary] + lag_of(lags, apart, AHEAD, s, m)
             elif kind == BACKWARD and s > 0:
-                out = sizes[INPUT, s]
                 to = rank_of[s - 1]
                 m = started_b[s]
-                lag = times[WHOLE if fused[s, m & pick] else BACKWARD, s, m & vary] + lags[BACK, s]
+                out = size_of(sizes, apart, INPUT, s, m)
+                lag = times[WHOLE if fused[s, m & pick] else BACKWARD, s, m & vary]
+                lag += lag_of(lags, apart, BACK, s, m)
             if out > 0 and to != d:
                 newer = m - started_b[0]
                 if not _neighbour_admits(to, out, now + lag, newer, m, memory, book, past, last_end):
@@ -478,7 +555,7 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                 ready_f[q] = NEVER
             if s < n - 1:
                 e = rank_of[s + 1]
-                lag = lags[AHEAD, s]
+                lag = lag_of(lags, apart, AHEAD, s, m)
                 arrival[0, s + 1, m] = end + lag
                 if started_f[s + 1] == m:
                     ready_f[place[s + 1]] = end + lag
@@ -510,7 +587,7 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                 ready_b[q] = NEVER
             if s > 0:
                 e = rank_of[s - 1]
-                lag = lags[BACK, s]
+                lag = lag_of(lags, apart, BACK, s, m)
                 arrival[1, s - 1, m] = end + lag
                 if started_b[s - 1] == m:
                     ready_b[place[s - 1]] = end + lag
@@ -532,12 +609,12 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
         if memory is not None:
             before = book[NOW, d]
             if kind == WEIGHT:
-                _hold(d, last_end[d], before, before - sizes[KEPT, s], book, past)
+                _hold(d, last_end[d], before, before - size_of(sizes, apart, KEPT, s, m), book, past)
             elif kind == FORWARD:
                 _hold(d, last_end[d], before + change[PEAK_F, s], before + change[NET_F, s], book, past)
                 if s < n - 1 and rank_of[s + 1] != d:
                     e = rank_of[s + 1]
-                    _arrive(e, sizes[OUTPUT, s], end + lag, book, past, last_end)
+                    _arrive(e, size_of(sizes, apart, OUTPUT, s, m), end + lag, book, past, last_end)
                     dirty[1] = e
                     num_dirty = 2
                 if m == book[OLDEST, d]:  # what the oldest micro-batch here still has to enter
@@ -547,18 +624,20 @@ def schedule(costs, n, num_ranks, num_microbatches, step, memory, modes, rule, e
                     rest = np.int64(0)
                     for q in range(first[d], first[d + 1]):
                         if started_f[member[q]] <= oldest:
-                            rest += sizes[HELD, member[q]]
+                            rest += size_of(sizes, apart, HELD, member[q], oldest)
                     book[OLDEST, d] = oldest
                     book[REST, d] = rest
             else:
                 split = 1 - fused[s, m & pick]
-                most = before + change[PEAK_B, s] + split * sizes[EARLY, s]
-                _hold(d, last_end[d], most, before + change[NET_B, s] + split * sizes[KEPT, s], book, past)
+                most = before + change[PEAK_B, s] + split * size_of(sizes, apart, EARLY, s, m)
+                after = before + change[NET_B, s] + split * size_of(sizes, apart, KEPT, s, m)
+                _hold(d, last_end[d], most, after, book, past)
                 if s > 0 and rank_of[s - 1] != d:
                     e = rank_of[s - 1]
-                    _arrive(e, sizes[INPUT, s], end + lag, book, past, last_end)
+                    _arrive(e, size_of(sizes, apart, INPUT, s, m), end + lag, book, past, last_end)
                     dirty[1] = e
                     num_dirty = 2
+            _next_change(change, sizes, apart, memory, rank_of, n, s, kind, m + 1)
             eased = kind == BACKWARD and s == 0  # another micro-batch is the oldest now: it may use the reserve
             if waiting > 0 or eased:
                 changed = ~0 if eased else 1 << (d % SHORT_BIT)
@@ -587,26 +666,25 @@ def stage_costs(pipeline: Pipeline, fused: tuple[bool, ...] | None = None) -> tu
     """
     n = pipeline.num_stages
     whole = [bool(not pipeline.may_split(s) or (fused is not None and fused[s])) for s in range(n)]
-    sizes = [stage.bytes for stage in pipeline.stages]
-
-    times = [[[stage.action_ns.get(kind, 0)] for stage in pipeline.stages] for kind in ("F", "I", "W", "B")]
-    rows = [
-        [size.held for size in sizes],
-        [0 if w else size.weight for w, size in zip(whole, sizes, strict=True)],
-        [size.weight if stage.recompute else 0 for stage, size in zip(pipeline.stages, sizes, strict=True)],
-        [size.workspace for size in sizes],
-        [size.workspace + size.transient for size in sizes],
-        [size.input for size in sizes],
-        [size.output for size in sizes],
-    ]
-    lags = [[s.forward_transfer_ns for s in pipeline.stages], [s.backward_transfer_ns for s in pipeline.stages]]
+    each = [pipeline.costs(s) for s in range(n)]
+    times = [[[cost.action_ns.get(kind, 0) for cost in costs] for costs in each] for kind in ("F", "I", "W", "B")]
+    lags = np.array([[_lags(cost) for cost in costs] for costs in each], np.int64).transpose(2, 0, 1)
+    sizes = np.array([[_sizes(cost, w) for cost in costs] for costs, w in zip(each, whole, strict=True)], np.int64)
+    sizes = sizes.transpose(2, 0, 1)
     costs = StageCosts(
         np.array(pipeline.rank_of, np.int64),
         np.array(times, np.int64),
         np.array(whole, np.int64).reshape(n, 1),
-        np.array(lags, np.int64),
-        np.array(rows, np.int64),
+        np.ascontiguousarray(lags[:, :, 0]),
+        np.ascontiguousarray(sizes.max(axis=2)),
     )
+    if pipeline.apart is not None:
+        back = np.where(costs.fused == 1, costs.times[WHOLE], costs.times[BACKWARD])
+        way = np.array([costs.times[FORWARD], back]) + lags
+        number = np.arange(pipeline.num_microbatches)
+        means = way.mean(axis=2).astype(np.int64)
+        apart = Apart(np.ascontiguousarray(lags), np.ascontiguousarray(sizes), means, number)
+        costs = costs._replace(apart=apart)
     step = np.array(pipeline.step_ns, np.int64)
     if all(limit is None for limit in pipeline.limit_bytes):
         return costs, step, None
@@ -617,6 +695,18 @@ def stage_costs(pipeline: Pipeline, fused: tuple[bool, ...] | None = None) -> tu
         reserve(costs.sizes, int(whole[s]), s, rank, memory)
     memory[SLOT] += memory[ARRIVAL]
     return costs, step, memory
+
+
+def _lags(cost: StageCost) -> tuple[int, int]:
+    return cost.forward_transfer_ns, cost.backward_transfer_ns
+
+
+def _sizes(cost: StageCost, whole: bool) -> tuple[int, ...]:
+    """Return the rows HELD to OUTPUT of a stage."""
+    size = cost.bytes
+    kept, early = (0 if whole else size.weight), (size.weight if cost.recompute else 0)
+    at_work = size.workspace + size.transient
+    return size.held, kept, early, size.workspace, at_work, size.input, size.output
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -19,7 +19,7 @@ from octopipe_cli.engines import engine_p2p
 from octopipe_cli.engines.megatron_orders import interleaved_1f1b, legal_group_size, one_f_one_b
 from octopipe_cli.formats import Document, Loaded, digest
 from octopipe_cli.lengths import lengths_of
-from octopipe_cli.pipeline import Assignment, build_pipeline
+from octopipe_cli.pipeline import Assignment, Pipeline, build_pipeline
 from octopipe_cli.plan import (
     Action,
     Baseline,
@@ -286,13 +286,17 @@ def loaded_cluster(document: Document) -> Loaded[Cluster]:
 
 def timeline_of(instance: Instance, p2p: Any = None) -> Timeline:
     """Return the simulator's timeline of an instance."""
+    return simulate(pipeline_of(instance, p2p), instance.orders)
+
+
+def pipeline_of(instance: Instance, p2p: Any = None) -> Pipeline:
+    """Return the pipeline of an instance."""
     profile = profile_from_document(instance.profile, "profile")
     cluster = cluster_from_document(instance.cluster, "cluster")
     lengths = lengths_of(profile, instance.lengths, instance.num_microbatches)
     if lengths is not None and instance.microbatch_order is not None:
         lengths = lengths.ordered(instance.microbatch_order)
-    pipeline = build_pipeline(profile, cluster, instance.assignment, instance.num_microbatches, p2p, lengths)
-    return simulate(pipeline, instance.orders)
+    return build_pipeline(profile, cluster, instance.assignment, instance.num_microbatches, p2p, lengths)
 
 
 def plan_from(instance: Instance, **request: Any) -> Plan:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from octopipe_cli.classic.study import MOST_STAGES_PER_RANK, Partition, Study
 from octopipe_cli.cluster import P2P, Cluster
+from octopipe_cli.lengths import Lengths
 from octopipe_cli.pipeline import Assignment
 from octopipe_cli.plan import Orders, Recompute
 from octopipe_cli.profile import Profile
@@ -86,6 +87,7 @@ def classic_rows(
     max_stages_per_rank: int | None = None,
     names: Collection[str] = ALL_NAMES,
     p2p: P2P | None = None,
+    lengths: Lengths | None = None,
 ) -> list[ClassicRow]:
     """Return every classic schedule with its best equal-count and its best balanced partition.
 
@@ -93,8 +95,9 @@ def classic_rows(
     `recompute` ``auto`` what does not fit is tried with full recomputation too. Left out are partitions
     that break a rule of the profile, schedules with more stages than layers, and interleaving that
     Megatron-LM's rule on group sizes refuses, and what is not among `names`. `p2p` overrides the cluster's.
+    Orders are made for equal micro-batches, also where `lengths` gives them lengths of their own.
     """
-    study = Study(profile, cluster, num_microbatches, p2p)
+    study = Study(profile, cluster, num_microbatches, p2p, lengths)
     recomputed = {"none": (False,), "full": (True,), "auto": (False, True)}[recompute]
     most = MOST_STAGES_PER_RANK if max_stages_per_rank is None else min(max_stages_per_rank, MOST_STAGES_PER_RANK)
     partitions: tuple[Partition, ...] = ("equal", "balanced")

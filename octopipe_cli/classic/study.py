@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from octopipe_cli.classic.partition import Balancer, equal_cuts, legal_cuts
 from octopipe_cli.cluster import P2P, Cluster
+from octopipe_cli.lengths import Lengths
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Action
 from octopipe_cli.profile import Kind, Profile
@@ -35,11 +36,19 @@ class Case(NamedTuple):
 class Study:
     """Candidates for one profile, cluster and number of micro-batches."""
 
-    def __init__(self, profile: Profile, cluster: Cluster, num_microbatches: int, p2p: P2P | None = None) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        cluster: Cluster,
+        num_microbatches: int,
+        p2p: P2P | None = None,
+        lengths: Lengths | None = None,
+    ) -> None:
         self.profile = profile
         self.cluster = cluster
         self.num_microbatches = num_microbatches
         self.p2p = p2p
+        self.lengths = lengths
         self.legal = legal_cuts(profile)
         self._known: dict[tuple[str, Assignment], Case] = {}
         self._balancers: dict[tuple[bool, bool], Balancer] = {}
@@ -145,7 +154,9 @@ class Study:
             return None
         key = (schedule.name, assignment)
         if key not in self._known:
-            pipeline = build_pipeline(self.profile, self.cluster, assignment, self.num_microbatches, self.p2p)
+            pipeline = build_pipeline(
+                self.profile, self.cluster, assignment, self.num_microbatches, self.p2p, self.lengths
+            )
             self._known[key] = Case(assignment, simulate(pipeline, schedule.orders(pipeline)))
         return self._known[key]
 

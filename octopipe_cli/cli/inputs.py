@@ -88,8 +88,13 @@ def load_inputs(profile_file: str, cluster_file: str, num_microbatches: int) -> 
     return profile, cluster
 
 
-def check_inputs(profile: Loaded[Profile], cluster: Loaded[Cluster], num_microbatches: int) -> None:
-    """Check that profile and cluster belong together; raises what `load_inputs` does."""
+def check_inputs(
+    profile: Loaded[Profile], cluster: Loaded[Cluster], num_microbatches: int, growth: float = 1.0
+) -> None:
+    """Check that profile and cluster belong together; raises what `load_inputs` does.
+
+    `growth` is a factor by which times and sizes may be larger than the profile's.
+    """
     from octopipe_cli.pipeline import check_hardware
 
     check_hardware(profile.value, cluster.value, profile.file, cluster.file)
@@ -101,10 +106,10 @@ def check_inputs(profile: Loaded[Profile], cluster: Loaded[Cluster], num_microba
             found=f"{cluster.value.num_ranks} ranks for {profile.value.num_layers} layers",
             remedy="use fewer ranks",
         )
-    _check_range(profile, cluster.value, num_microbatches)
+    _check_range(profile, cluster.value, num_microbatches, growth)
 
 
-def _check_range(profile: Loaded[Profile], cluster: Cluster, num_microbatches: int) -> None:
+def _check_range(profile: Loaded[Profile], cluster: Cluster, num_microbatches: int, growth: float) -> None:
     """Check that sums over all layers and micro-batches stay far inside 64 bits, wherever the layers are put."""
     from octopipe_cli.pipeline import layer_times
 
@@ -121,6 +126,7 @@ def _check_range(profile: Loaded[Profile], cluster: Cluster, num_microbatches: i
         held = kind.activation_bytes + kind.weight_activation_bytes + 2 * kind.output_bytes + kind.workspace_bytes
         size_bytes += count * (num_microbatches * held + kind.state_bytes)
     for what, total, unit in (("long", time_ns, "ns"), ("large", size_bytes, "bytes")):
+        total = round(total * growth)
         if total > MAX_TOTAL:
             raise InputError(
                 f"a step of {num_microbatches} micro-batches is too {what} to reckon with",

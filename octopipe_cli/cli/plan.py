@@ -13,6 +13,7 @@ import typer
 
 from octopipe_cli.cli.check import check_plans
 from octopipe_cli.cli.inputs import check_stdin, kept_parts, load_inputs, percent
+from octopipe_cli.cli.lengths import asked_lengths
 from octopipe_cli.cli.output import Format, check_not_an_input, emit_plan, note, safe_name, save, warn
 from octopipe_cli.errors import EXIT_INTERRUPTED, InputError
 from octopipe_cli.plan import (
@@ -25,9 +26,10 @@ from octopipe_cli.plan import (
     Plan,
     Recompute,
     Request,
+    Robust,
 )
 
-SEARCH, OUTPUT, CHECK = "Search", "Output", "Check of a plan there is"
+SEARCH, LENGTHS, OUTPUT, CHECK = "Search", "Micro-batches that differ", "Output", "Check of a plan there is"
 
 
 def plan(
@@ -166,6 +168,41 @@ def plan(
             "no such order.",
         ),
     ] = False,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=LENGTHS,
+            metavar="FILE",
+            help="Lengths of the micro-batches relative to the profile's: JSON with a list for each modality "
+            '({"text": [1, 0.5]}), or CSV with a column for each. Several steps: JSON lines, or their rows one after '
+            "another. - is standard input.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        bool,
+        typer.Option(
+            "--tokens",
+            rich_help_panel=LENGTHS,
+            help="The file counts tokens: they are divided by sequence_length x micro_batch_size of the profile.",
+        ),
+    ] = False,
+    robust: Annotated[
+        Robust | None,
+        typer.Option(
+            rich_help_panel=LENGTHS,
+            help="With several steps' lengths: the plan whose order of actions, kept in all of them, has the least "
+            "mean, 95th percentile or largest step time. The even-numbered steps are for finding, the odd for "
+            "reporting (from 0 on).",
+        ),
+    ] = None,
+    keep_order: Annotated[
+        bool,
+        typer.Option(
+            "--keep-order",
+            rich_help_panel=LENGTHS,
+            help="Keep the micro-batches in the order of the lists; else they may change places.",
+        ),
+    ] = False,
     format: Annotated[Format, typer.Option(rich_help_panel=OUTPUT, help="How the report is printed.")] = Format.text,
     no_gantt: Annotated[bool, typer.Option("--no-gantt", rich_help_panel=OUTPUT, help="Print no chart.")] = False,
     check: Annotated[
@@ -194,7 +231,8 @@ def plan(
     from octopipe_cli.formats import check_writable
     from octopipe_cli.plan import load_plan, plan_text
 
-    check_stdin(PROFILE=profile, CLUSTER=cluster, **{"--check": check, "--warm-start": warm_start, "--from": from_plan})
+    files = {"--check": check, "--warm-start": warm_start, "--from": from_plan, "--lengths": lengths}
+    check_stdin(PROFILE=profile, CLUSTER=cluster, **files)
     _check_flags(time_limit)
     if check is not None or check_all:
         check_plans(context, None if check_all else check, jobs, time_limit, format)
@@ -202,6 +240,7 @@ def plan(
     if profile is None or cluster is None or num_microbatches is None:
         raise _missing(profile, cluster)
     model, machine = load_inputs(profile, cluster, num_microbatches)
+    sets = asked_lengths(lengths, (model, machine, num_microbatches), tokens=tokens, robust=robust, keep=keep_order)
     target = f"{safe_name(model.value.name)}.plan.json" if output is None else output
     check_not_an_input(target, {"profile": profile, "cluster": cluster})
     check_writable(target)
@@ -223,6 +262,10 @@ def plan(
         keep=None if keep is None else kept_parts(keep),
         reorder_ranks=reorder_ranks or None,
         robust_noise_percent=None if robust_noise is None else percent(robust_noise, "--robust-noise"),
+        lengths=None if sets is None or robust else sets.sets[0],
+        lengths_digest=None if sets is None else sets.digest,
+        robust=robust,
+        keep_order=keep_order or None,
     )
     if stability is not None and warm_start is None:
         raise InputError("--stability asks for a plan to be close to", remedy="give it: --warm-start PLAN")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InvalidPlanError
 from octopipe_cli.formats import Loaded
+from octopipe_cli.lengths import request_lengths
 from octopipe_cli.pipeline import build_pipeline
 from octopipe_cli.plan import Plan, Request, sealed
 from octopipe_cli.profile import Profile
@@ -86,7 +87,10 @@ def make_plan(
         assignment, orders = put_back(assignment, orders, order)
     # Once more with the profile as it is: an engine's view of it has other stages that may not split.
     p2p, number = best.timeline.pipeline.p2p, request.num_microbatches
-    pipeline = build_pipeline(profile.value, cluster.value, assignment, number, p2p)
+    lengths, microbatches = request_lengths(profile.value, request), best.timeline.pipeline.microbatch_order
+    if lengths is not None and microbatches is not None:
+        lengths = lengths.ordered(microbatches)
+    pipeline = build_pipeline(profile.value, cluster.value, assignment, number, p2p, lengths)
     timeline = simulate(pipeline, orders)
     facts = (bound, rows, stopped_by, planner.engines, order)
     plan = sealed(plan_record(profile, cluster, request, assignment, timeline, *facts))

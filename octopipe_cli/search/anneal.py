@@ -16,7 +16,7 @@ from octopipe_cli.list_scheduler import NEVER, Ints, Scratch, StageCosts, new_sc
 from octopipe_cli.search.tables import KIND, new_costs, price, quick_bound, shares_ranks
 
 #: What a search may change.
-MOVE_RANKS, MOVE_COUNT, MOVE_RECOMPUTE, MOVE_FUSE = 1, 2, 4, 8
+MOVE_RANKS, MOVE_COUNT, MOVE_RECOMPUTE, MOVE_FUSE, MOVE_ORDER = 1, 2, 4, 8, 16
 
 SCHEDULES_TRIED = 3
 #: Ways to go about it, as (exchanges, evenness), in per cent. So many of the moves are exchanges. What ranks' own
@@ -27,13 +27,17 @@ DROPPED_WORK = 24  # what a candidate costs besides its scheduled actions, in ac
 
 
 class Candidate(NamedTuple):
-    """A partition and placement; `head` is (number of stages, value in ns, priority rule)."""
+    """A partition and placement; `head` is (number of stages, value in ns, priority rule).
+
+    `order` is the order of the micro-batches where these differ, else empty.
+    """
 
     cuts: Ints
     ranks: Ints
     recompute: Ints
     fuse: Ints
     head: Ints
+    order: Ints
 
 
 class Bench(NamedTuple):
@@ -53,19 +57,21 @@ class Bench(NamedTuple):
     counts: Ints  # (4,): work done, candidates, scheduled, accepted
 
 
-def new_candidate(num_stages: int) -> Candidate:
-    """Return an empty candidate for up to that many stages."""
+def new_candidate(num_stages: int, num_apart: int = 0) -> Candidate:
+    """Return an empty candidate for up to that many stages, and micro-batches where these differ."""
     cuts, ranks = np.zeros(num_stages + 1, np.int64), np.zeros(num_stages, np.int64)
-    return Candidate(cuts, ranks, ranks.copy(), ranks.copy(), np.array([0, NEVER, 0], np.int64))
+    return Candidate(cuts, ranks, ranks.copy(), ranks.copy(), np.array([0, NEVER, 0], np.int64), np.arange(num_apart))
 
 
-def new_bench(num_stages: int, num_ranks: int, num_microbatches: int, limited: bool, seed: int) -> Bench:
-    """Return a bench for up to that many stages."""
+def new_bench(
+    num_stages: int, num_ranks: int, num_microbatches: int, limited: bool, seed: int, num_apart: int = 0
+) -> Bench:
+    """Return a bench for up to that many stages; `num_apart` micro-batches where these differ."""
     return Bench(
-        new_candidate(num_stages),
-        new_candidate(num_stages),
-        new_candidate(num_stages),
-        new_costs(num_stages),
+        new_candidate(num_stages, num_apart),
+        new_candidate(num_stages, num_apart),
+        new_candidate(num_stages, num_apart),
+        new_costs(num_stages, num_apart),
         np.zeros(num_ranks, np.int64),
         np.zeros((5, num_ranks), np.int64) if limited else None,
         new_scratch(num_stages, num_ranks, num_microbatches),
@@ -106,6 +112,8 @@ def copy_candidate(source, target):  # type: ignore[no-untyped-def]
         target.fuse[s] = source.fuse[s]
     target.cuts[n] = source.cuts[n]
     target.head[:] = source.head
+    for m in range(source.order.shape[0]):
+        target.order[m] = source.order[m]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -227,6 +235,23 @@ def _move(trial, num_ranks, most, legal, allowed, heaviest, random):  # type: ig
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _exchange_microbatches(apart, order, free, random):  # type: ignore[no-untyped-def]
+    """Where micro-batches differ and may take other places, let two change theirs, now and then."""
+    if apart is not None and free and draw(random, 6) == 0:
+        number = order.shape[0]
+        i, j = draw(random, number), draw(random, number)
+        order[i], order[j] = order[j], order[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def use_order(apart, order):  # type: ignore[no-untyped-def]
+    """Have costs written for the micro-batches in an order, where they differ."""
+    if apart is not None:
+        for m in range(order.shape[0]):
+            apart.order[m] = order[m]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _pace(scratch):  # type: ignore[no-untyped-def]
     """Return what one micro-batch costs the busiest rank, from what `quick_bound` leaves behind."""
     most = np.int64(0)
@@ -288,6 +313,7 @@ def try_rules(tables, num_microbatches, more, overhead, modes, rules, bench, fir
     costs, step, memory, scratch = bench.costs, bench.step, bench.memory, bench.scratch
     if tables.together.shape[0] > 0 and not shares_ranks(tables, current.cuts, current.ranks, n):
         return
+    use_order(costs.apart, current.order)
     if not price(
         tables, current.cuts, current.ranks, current.recompute, current.fuse, n, overhead, costs, step, memory
     ):
@@ -365,6 +391,8 @@ def anneal(tables, number, overhead, modes, rules, bench, allowed, most_on_rank,
         if tables.together.shape[0] > 0 and not shares_ranks(tables, trial.cuts, trial.ranks, trial.head[0]):
             continue
         n = trial.head[0]
+        _exchange_microbatches(costs.apart, trial.order, allowed & MOVE_ORDER, random)
+        use_order(costs.apart, trial.order)
         if not price(tables, trial.cuts, trial.ranks, trial.recompute, trial.fuse, n, overhead, costs, step, memory):
             continue
         least = quick_bound(costs, n, num_microbatches + more, step, by_span, bench.ranks)

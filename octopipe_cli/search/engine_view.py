@@ -9,6 +9,7 @@ import msgspec
 from octopipe_cli.engines import Violation, why_not_model
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Loaded
+from octopipe_cli.lengths import request_lengths
 from octopipe_cli.plan import Engine, Request
 from octopipe_cli.profile import Profile
 
@@ -17,9 +18,26 @@ TORCH_ENGINES: Final[tuple[Engine, ...]] = ("torch", "torchtitan")
 FIXED_ORDERS: Final[tuple[Engine, ...]] = ("megatron", "megatron-hybrid", "deepspeed")
 
 
+def _check_lengths(request: Request, profile: Loaded[Profile]) -> None:
+    """Raise InputError where lengths are asked for beside what cannot have them."""
+    if request_lengths(profile.value, request) is None:
+        return
+    if request.engine != "any":
+        raise InputError(
+            f"{request.engine} is planned for micro-batches of one length",
+            path="--lengths",
+            remedy="leave out --engine, or pad to one length; --robust makes plans of equal lengths",
+        )
+    if request.keep is not None and "order" in request.keep and "partition" not in request.keep:
+        raise InputError("cuts for a kept order are found for micro-batches of one length", path="--keep")
+    if request.robust_noise_percent is not None:
+        raise InputError("--robust-noise draws times of the profile's own length", path="--lengths")
+
+
 def check_request(request: Request, profile: Loaded[Profile]) -> None:
     """Raise InputError where the request asks an engine for what it cannot do, or the model is none of the engine's."""
     engine, placement = request.engine, request.placement
+    _check_lengths(request, profile)
     if request.reorder_ranks and request.warm_start is not None:
         raise InputError(
             "--reorder-ranks cannot begin from a plan, whose ranks stand in an order already",

@@ -12,6 +12,7 @@ from octopipe_cli.bounds import plan_bound_ns, plan_span_bound_ns
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Loaded
+from octopipe_cli.lengths import request_lengths
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Plan, Request
 from octopipe_cli.profile import Profile
@@ -90,7 +91,8 @@ class Keep:
         kept = self.given.assignment
         again = (request.recompute == "full",) * kept.num_stages
         bare = replace(kept, recompute=again)
-        pipeline = build_pipeline(profile, cluster, bare, request.num_microbatches, "overlapped")
+        lengths = request_lengths(profile, request)
+        pipeline = build_pipeline(profile, cluster, bare, request.num_microbatches, "overlapped", lengths)
         pipeline = replace(pipeline, limit_bytes=(None,) * pipeline.num_ranks)
         span = None if bound.span_ns is None else max(bound.span_ns, plan_span_bound_ns(pipeline))
         return replace(bound, step_time_ns=max(bound.step_time_ns, plan_bound_ns(pipeline)), span_ns=span)

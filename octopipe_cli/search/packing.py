@@ -93,9 +93,9 @@ class _Packing:
 
     def _listed(self, c: int, within_ns: int) -> list[Configuration]:
         """Return the configurations of a class of ranks whose load takes no longer, one more than the most at most."""
-        table, number = self.table, self.request.num_microbatches
+        table = self.table
         limit = table.classes[c].limit_bytes
-        loads = [number * (time.forward + time.backward) + time.step for time in table.times[c]]
+        loads = [time.forward + time.backward + time.step for time in table.totals[c]]
         sizes = [self._held_bytes(size) for size in table.certain_sizes]
         found: list[Configuration] = []
         stack: list[tuple[Configuration, int, int]] = [((), within_ns - self.launches, limit or 0)]

@@ -17,6 +17,7 @@ from octopipe_cli.cluster import P2P, Cluster
 from octopipe_cli.engines import engine_p2p
 from octopipe_cli.engines.memory import engine_memory
 from octopipe_cli.errors import LimitError
+from octopipe_cli.lengths import request_lengths
 from octopipe_cli.list_scheduler import NEVER
 from octopipe_cli.noise import SEARCH_DRAWS, Noise, quantile
 from octopipe_cli.pipeline import Assignment, Pipeline, build_pipeline
@@ -96,7 +97,8 @@ class Planner:
         actions = 3 * request.num_microbatches * min(profile.num_layers, 4 * cluster.num_ranks)
         self.budget = budget or BUDGETS[request.effort].for_size(actions)
         self.bound: CertifiedBound | None = None
-        self.glance = budget is None and request.engine == "any"
+        self.lengths = request_lengths(profile, request)
+        self.glance = budget is None and request.engine == "any" and self.lengths is None  # engines want equal ones
         self.engines: dict[str, int] = {}
 
     @property
@@ -215,6 +217,7 @@ class Planner:
             max_stages_per_rank=self.request.max_stages_per_rank,
             names=names,
             p2p=p2p,
+            lengths=self.lengths,
         )
 
     def _bound(self) -> CertifiedBound:
@@ -233,11 +236,14 @@ class Planner:
         )
         return self.keep.tightened(bound, self.profile, self.cluster, self.request)
 
-    def _pipeline(self, assignment: Assignment) -> Pipeline:
-        """Return the pipeline of an assignment, what the engine itself keeps taken out of the memory limits."""
-        return self._less_engine_memory(
-            build_pipeline(self.profile, self.cluster, assignment, self.request.num_microbatches)
-        )
+    def _pipeline(self, assignment: Assignment, order: tuple[int, ...] | None = None) -> Pipeline:
+        """Return the pipeline of an assignment, what the engine itself keeps taken out of the memory limits.
+
+        `order` is that of the micro-batches, where these differ.
+        """
+        lengths = self.lengths if self.lengths is None or order is None else self.lengths.ordered(order)
+        number = self.request.num_microbatches
+        return self._less_engine_memory(build_pipeline(self.profile, self.cluster, assignment, number, lengths=lengths))
 
     def _less_engine_memory(self, pipeline: Pipeline) -> Pipeline:
         if self.request.engine not in TORCH_ENGINES:
@@ -287,7 +293,8 @@ class Planner:
             return []
         assignment, engine = self.warm.assignment, self.request.engine
         p2p = engine_p2p(engine, assignment.num_stages // self.cluster.num_ranks, self.cluster.p2p)
-        timeline = self.warm.timeline(self.profile, self.cluster, self.request.num_microbatches, p2p)
+        number = self.request.num_microbatches
+        timeline = self.warm.timeline(self.profile, self.cluster, number, p2p, self.lengths)
         if timeline is None:
             return []
         timeline = dataclasses.replace(timeline, pipeline=self._less_engine_memory(timeline.pipeline))
@@ -402,7 +409,7 @@ class Planner:
         assignment, orders = found.assignment, tuner.orders(found)
         if self._renumbers():
             assignment, orders = self._renumbered(assignment, orders)
-        timeline = simulate(self._pipeline(assignment), orders)
+        timeline = simulate(self._pipeline(assignment, found.order), orders)
         assert timeline.fits, "the list scheduler left a rank's memory"
         if self.request.backward == "split":
             timeline = fuse_neighbours(timeline, self.value)

@@ -75,6 +75,7 @@ def plan_record(
         training=training_of(model),
         stages=[_stage(model, assignment, timeline, stage) for stage in range(assignment.num_stages)],
         orders=write_orders(timeline.orders),
+        microbatch_order=None if pipeline.microbatch_order is None else list(pipeline.microbatch_order),
         search=Search(stopped_by=stopped_by, reproducible=stopped_by in ("effort", "bound"), engines=engines),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from numba import njit
 
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InputError
+from octopipe_cli.lengths import MicroBatch, growth, request_lengths, scaled_bytes
 from octopipe_cli.list_scheduler import (
     AHEAD,
     ARRIVAL,
@@ -29,6 +31,7 @@ from octopipe_cli.list_scheduler import (
     WHOLE,
     WORK_B,
     WORK_F,
+    Apart,
     Ints,
     StageCosts,
     reserve,
@@ -42,6 +45,24 @@ ACTIVATION, WEIGHT_ACTIVATION, STATE, BOUNDARY, WHOLE_ONLY = range(5)  # rows of
 LARGEST, WORKSPACE, OUT, SIZE_CLASS, KIND = range(5)  # rows of `Tables.layers`
 NEEDED = 4  # row of the memory after ROOM, SLOT, ARRIVAL, NEXT: what one micro-batch holds in all stages of the rank
 STEP = 4  # row of `Tables.times` after FORWARD, BACKWARD, WEIGHT, WHOLE
+
+
+class TablesApart(NamedTuple):
+    """What layers cost by micro-batch; a last axis of micro-batches, in the order of the lists of lengths.
+
+    Attributes
+    ----------
+    times
+        Shape (4, grades, layers + 1, micro-batches): cumulative ns of F, I, W, B, overhead left out.
+    sums
+        Shape (3, layers + 1, micro-batches), cumulative: activation, weight activation, kept inputs.
+    layers
+        Shape (4, layers, micro-batches): activation, workspace, output bytes; row of `Tables.lags` of the output.
+    """
+
+    times: Ints
+    sums: Ints
+    layers: Ints
 
 
 class Tables(NamedTuple):
@@ -68,6 +89,8 @@ class Tables(NamedTuple):
         Groups of layers that share a rank, that share weights: one a row, filled up with -1.
     whole_again
         Whether a stage that recomputes may not split.
+    apart
+        What micro-batches that differ have of their own; None where they are alike.
     boundaries_kept
         How many boundary tensors each way the engine keeps of every boundary (see `engines.memory`).
     """
@@ -83,10 +106,18 @@ class Tables(NamedTuple):
     tied: Ints
     whole_again: bool
     boundaries_kept: int
+    apart: TablesApart | None
 
 
-def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables:
+def build_tables(
+    profile: Profile, cluster: Cluster, request: Request, sets: Sequence[MicroBatch] | None = None
+) -> Tables:
     """Return the tables of an instance.
+
+    Parameters
+    ----------
+    sets
+        Micro-batches to have columns for, in place of the request's.
 
     Raises
     ------
@@ -115,7 +146,9 @@ def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables
     sums = np.zeros((5, count + 1), np.int64)
     np.cumsum(np.array(rows, np.int64), axis=1, out=sums[:, 1:])
     names = list(profile.kinds)
-    sizes = sorted({kind.output_bytes for kind in kinds})
+    lengths = request_lengths(profile, request)
+    microbatches = sets if sets is not None else () if lengths is None else lengths.microbatches
+    sizes = sorted({kind.output_bytes for kind in kinds} | _outputs(profile, microbatches))
     lags = [
         [[cluster.transfer_ns(size, a, b) for b in range(len(members))] for a in range(len(members))] for size in sizes
     ]
@@ -142,7 +175,42 @@ def build_tables(profile: Profile, cluster: Cluster, request: Request) -> Tables
         tied=_groups(profile.rules.tied),
         whole_again=request.engine in TORCH_ENGINES,
         boundaries_kept=2 * request.num_microbatches if request.engine in TORCH_ENGINES else 0,
+        apart=_apart(profile, grades, microbatches, sizes) if microbatches else None,
     )
+
+
+def _outputs(profile: Profile, microbatches: Sequence[MicroBatch]) -> set[int]:
+    """Return the sizes that outputs of layers have for any of the micro-batches."""
+    kinds, lengths = profile.kinds.values(), {frozenset(entry.items()) for entry in microbatches}
+    return {scaled_bytes(kind.output_bytes, dict(entry).get(kind.modality, 1)) for kind in kinds for entry in lengths}
+
+
+def _apart(
+    profile: Profile,
+    grades: Mapping[tuple[str, float], int],
+    microbatches: Sequence[MicroBatch],
+    sizes: Sequence[int],
+) -> TablesApart:
+    """Return the tables of micro-batches that differ; `sizes` lists all outputs."""
+    count, number = profile.num_layers, len(microbatches)
+    by_kind: dict[str, tuple[Ints, Ints]] = {}
+    for name, kind in profile.kinds.items():
+        at = [entry.get(kind.modality, 1) for entry in microbatches]
+        base = [layer_times(kind.times[hardware], speed) for hardware, speed in grades]
+        times = [[_columns(times.at(kind.quadratic_share, length))[:4] for length in at] for times in base]
+        fields = (kind.activation_bytes, kind.weight_activation_bytes, kind.workspace_bytes, kind.output_bytes)
+        scaled = [[scaled_bytes(size, length) for length in at] for size in fields]
+        by_kind[name] = np.array(times, np.int64).transpose(2, 0, 1), np.array(scaled, np.int64)
+    times_of = np.zeros((4, len(grades), count + 1, number), np.int64)
+    sums = np.zeros((3, count + 1, number), np.int64)
+    layers = np.zeros((4, count, number), np.int64)
+    before = np.zeros(number, np.int64)
+    for layer, name in enumerate(profile.layer_kinds):
+        times_of[:, :, layer + 1], (activation, weight, workspace, output) = by_kind[name]
+        sums[:, layer + 1] = activation, weight, before
+        layers[:, layer] = activation, workspace, output, np.searchsorted(sizes, output)
+        before = output
+    return TablesApart(np.cumsum(times_of, axis=2), np.cumsum(sums, axis=1), layers)
 
 
 def _columns(times: LayerTimes) -> list[int]:
@@ -170,6 +238,7 @@ def _check_range(times: Ints, profile: Profile, cluster: Cluster, request: Reque
     work = float(times.max(axis=1).astype(np.float64).sum()) + 4.0 * layers * cluster.action_overhead_ns
     links = [cluster.links.within_node, cluster.links.between_nodes, *cluster.links.pairs]
     work += 2.0 * layers * max(link.transfer_ns(size) for link in links)
+    work *= growth(request)
     if 2.0 * request.num_microbatches * work > float(1 << 59):
         raise InputError(
             "the step would take longer than can be reckoned with",
@@ -177,6 +246,52 @@ def _check_range(times: Ints, profile: Profile, cluster: Cluster, request: Reque
             expected="at most 80,000 hours",
             remedy="check that times are in milliseconds, overheads and latencies in microseconds, bandwidths in GB/s",
         )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _price_apart(tables, apart, costs, target, s, a, b, d, near, overhead, recompute, fused, memory):  # type: ignore[no-untyped-def]
+    """Write what stage s costs each micro-batch; `near`: the ranks of the next and the previous stage (-1: none)."""
+    if apart is None or target is None:
+        return
+    ahead, behind = near
+    g = tables.grade[d]
+    times, sizes, number = apart.times, target.sizes, costs.times.shape[2]
+    for row in range(sizes.shape[0]):
+        costs.sizes[row, s] = 0
+    target.way[0, s] = 0
+    target.way[1, s] = 0
+    for m in range(number):
+        c = target.order[m]
+        forward = times[FORWARD, g, b, c] - times[FORWARD, g, a, c]
+        again = forward if recompute else 0
+        costs.times[FORWARD, s, m] = overhead + forward
+        costs.times[BACKWARD, s, m] = overhead + again + times[BACKWARD, g, b, c] - times[BACKWARD, g, a, c]
+        costs.times[WEIGHT, s, m] = overhead + times[WEIGHT, g, b, c] - times[WEIGHT, g, a, c]
+        costs.times[WHOLE, s, m] = overhead + again + times[WHOLE, g, b, c] - times[WHOLE, g, a, c]
+        target.lags[AHEAD, s, m] = tables.lags[apart.layers[SIZE_CLASS, b - 1, c], d, ahead] if ahead >= 0 else 0
+        target.lags[BACK, s, m] = tables.lags[apart.layers[SIZE_CLASS, a - 1, c], d, behind] if behind >= 0 else 0
+        target.way[0, s] += costs.times[FORWARD, s, m] + target.lags[AHEAD, s, m]
+        target.way[1, s] += costs.times[WHOLE if fused else BACKWARD, s, m] + target.lags[BACK, s, m]
+        if memory is None:
+            continue
+        largest = np.int64(0)
+        work = np.int64(0)
+        for layer in range(a, b):
+            largest = max(largest, apart.layers[LARGEST, layer, c])
+            work = max(work, apart.layers[WORKSPACE, layer, c])
+        kept = 0 if fused else apart.sums[1, b, c] - apart.sums[1, a, c]
+        row = 2 if recompute else 0
+        sizes[KEPT, s, m] = kept
+        sizes[EARLY, s, m] = kept if recompute else 0
+        sizes[HELD, s, m] = apart.sums[row, b, c] - apart.sums[row, a, c]
+        sizes[WORK_F, s, m] = work
+        sizes[WORK_B, s, m] = work + (largest if recompute else 0)
+        sizes[INPUT, s, m] = apart.layers[OUT, a - 1, c] if s > 0 else 0
+        sizes[OUTPUT, s, m] = apart.layers[OUT, b - 1, c] if b < apart.layers.shape[1] else 0
+        for row in range(sizes.shape[0]):
+            costs.sizes[row, s] = max(costs.sizes[row, s], sizes[row, s, m])
+    target.way[0, s] //= number
+    target.way[1, s] //= number
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -222,6 +337,11 @@ def price(tables, cuts, ranks, recompute, fuse, n, overhead, costs, step, memory
         costs.lags[AHEAD, s] = tables.lags[layers[SIZE_CLASS, b - 1], d, ranks[s + 1]] if s < n - 1 else 0
         costs.lags[BACK, s] = tables.lags[layers[SIZE_CLASS, a - 1], d, ranks[s - 1]] if s > 0 else 0
         if memory is None:
+            ahead, behind = ranks[s + 1] if s < n - 1 else -1, ranks[s - 1] if s > 0 else -1
+            near = (ahead, behind)
+            _price_apart(
+                tables, tables.apart, costs, costs.apart, s, a, b, d, near, overhead, recompute[s], fused, memory
+            )
             continue
         largest = np.int64(0)
         work = np.int64(0)
@@ -241,6 +361,9 @@ def price(tables, cuts, ranks, recompute, fuse, n, overhead, costs, step, memory
             sizes[WORK_B, s] = work
         sizes[INPUT, s] = layers[OUT, a - 1] if s > 0 else 0
         sizes[OUTPUT, s] = layers[OUT, b - 1] if s < n - 1 else 0
+        ahead, behind = ranks[s + 1] if s < n - 1 else -1, ranks[s - 1] if s > 0 else -1
+        near = (ahead, behind)
+        _price_apart(tables, tables.apart, costs, costs.apart, s, a, b, d, near, overhead, recompute[s], fused, memory)
         memory[ROOM, d] -= sums[STATE, b] - sums[STATE, a]
         if tables.boundaries_kept > 0:
             sent = sizes[OUTPUT, s] if s < n - 1 and ranks[s + 1] != d else 0
@@ -297,10 +420,21 @@ def shares_ranks(tables, cuts, ranks, n):  # type: ignore[no-untyped-def]
 def quick_bound(costs, n, num_microbatches, step, by_span, scratch):  # type: ignore[no-untyped-def]
     """Return a lower bound on the step time (or span) of any schedule of n stages; NEVER where a rank has none.
 
+    See `_quick_bound`.
+    """
+    return _quick_bound(costs.apart, costs, n, num_microbatches, step, by_span, scratch)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _quick_bound(apart, costs, n, num_microbatches, step, by_span, scratch):  # type: ignore[no-untyped-def]
+    """Return the bound, by one reckoning where micro-batches are alike and by another where not.
+
     For each rank: it starts when the first micro-batch arrives, works off its load, and after its last F or backward
     the way back to stage 0 and its W remain (design, section 5.1). `scratch`: shape (4, ranks); its first row holds
     each rank's own bound afterwards.
     """
+    if apart is not None:
+        return _bound_apart(apart, costs, n, num_microbatches, step, by_span, scratch)
     num_ranks = step.shape[0]
     times, fused, lags = costs.times, costs.fused, costs.lags
     for d in range(num_ranks):
@@ -333,13 +467,66 @@ def quick_bound(costs, n, num_microbatches, step, by_span, scratch):  # type: ig
     return least
 
 
-def new_costs(num_stages: int) -> StageCosts:
-    """Return empty costs for up to that many stages."""
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bound_apart(apart, costs, n, num_microbatches, step, by_span, scratch):  # type: ignore[no-untyped-def]
+    """Return the bound where micro-batches differ: loads summed over them, ways the shortest of any, one's own path.
+
+    A row more of `scratch` is written than before, its first is each rank's own bound again.
+    """
+    num_ranks = step.shape[0]
+    times, fused, rank_of = costs.times, costs.fused, costs.rank
+    opens = np.full(num_ranks, -1, np.int64)
+    for d in range(num_ranks):
+        scratch[0, d] = NEVER
+        scratch[1, d] = NEVER
+        scratch[2, d] = 0
+        scratch[3, d] = 0
+    for s in range(n):
+        if opens[rank_of[s]] < 0:
+            opens[rank_of[s]] = s
+    longest = np.int64(0)
+    for m in range(num_microbatches):
+        ahead = np.int64(0)
+        behind = step[rank_of[0]] + (0 if fused[0, 0] else times[WEIGHT, 0, m])
+        for s in range(n):
+            d = rank_of[s]
+            if opens[d] == s:
+                scratch[0, d] = min(scratch[0, d], ahead)
+                scratch[1, d] = min(scratch[1, d], behind)
+            back = times[WHOLE, s, m] if fused[s, 0] else times[BACKWARD, s, m]
+            scratch[2, d] += times[FORWARD, s, m] + back
+            scratch[3, d] += 0 if fused[s, 0] else times[WEIGHT, s, m]
+            ahead += times[FORWARD, s, m] + apart.lags[AHEAD, s, m]
+            behind += back + (apart.lags[BACK, s + 1, m] if s + 1 < n else 0)
+        longest = max(longest, ahead + behind)
+    least = np.int64(0) if by_span else longest
+    for d in range(num_ranks):
+        if opens[d] < 0:
+            return NEVER
+        load = scratch[2, d] + scratch[3, d] + step[d]
+        if not by_span:
+            load = scratch[0, d] + max(load, scratch[2, d] + scratch[1, d])
+        scratch[0, d] = load
+        least = max(least, load)
+    return least
+
+
+def new_costs(num_stages: int, num_apart: int = 0) -> StageCosts:
+    """Return empty costs for up to that many stages, and micro-batches where these differ."""
     shape: Any = (num_stages,)
+    apart = None
+    if num_apart:
+        apart = Apart(
+            np.zeros((2, num_stages, num_apart), np.int64),
+            np.zeros((7, num_stages, num_apart), np.int64),
+            np.zeros((2, num_stages), np.int64),
+            np.arange(num_apart),
+        )
     return StageCosts(
         np.zeros(shape, np.int64),
-        np.zeros((4, num_stages, 1), np.int64),
+        np.zeros((4, num_stages, num_apart or 1), np.int64),
         np.zeros((num_stages, 1), np.int64),
         np.zeros((2, num_stages), np.int64),
         np.zeros((7, num_stages), np.int64),
+        apart,
     )

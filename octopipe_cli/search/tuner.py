@@ -19,6 +19,7 @@ from octopipe_cli.profile import Profile
 from octopipe_cli.search.anneal import (
     MOVE_COUNT,
     MOVE_FUSE,
+    MOVE_ORDER,
     MOVE_RANKS,
     MOVE_RECOMPUTE,
     WAYS,
@@ -27,7 +28,9 @@ from octopipe_cli.search.anneal import (
     copy_candidate,
     new_bench,
     try_rules,
+    use_order,
 )
+from octopipe_cli.search.microbatch_orders import microbatch_orders
 from octopipe_cli.search.priorities import nudge_priorities
 from octopipe_cli.search.starts import places_freely, priority_rules
 from octopipe_cli.search.tables import Tables, build_tables, price, quick_bound
@@ -41,7 +44,8 @@ LONG = 10_000  # actions of a step from which on short ones stand in for it
 class Found(NamedTuple):
     """A partition and placement that was scheduled: value in ns by the request's objective, and how to get there.
 
-    `extra`, where there is one, holds what is added to the rule's priorities, shape (2, stages, micro-batches).
+    `extra`, where there is one, holds what is added to the rule's priorities, shape (2, stages, micro-batches);
+    `order` is the order of the micro-batches where these differ.
     """
 
     value: int
@@ -49,6 +53,7 @@ class Found(NamedTuple):
     fused: tuple[bool, ...]
     rule: int
     extra: Ints | None = None
+    order: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -89,9 +94,13 @@ class Tuner:
         self.each = int(self.rules[:, 0].max() * 2 // 3) * request.num_microbatches  # one rank's even share of the work
         self._runs = 0
         self.full = request.num_microbatches
+        self.orders_tried = microbatch_orders(profile, request)
+        self.num_apart = 0 if self.tables.apart is None else self.full
+        if len(self.orders_tried) > 1:
+            self.allowed |= MOVE_ORDER
         # A long step repeats itself: fewer micro-batches are scheduled until the best partitions are known.
         actions = 3 * self.full * min(self.num_layers, 4 * self.num_ranks)
-        self.scheduled = self.full if actions < LONG else min(self.full, 2 * self.num_ranks)
+        self.scheduled = self.full if actions < LONG or self.num_apart else min(self.full, 2 * self.num_ranks)
 
     @property
     def long(self) -> bool:
@@ -124,7 +133,9 @@ class Tuner:
             for j in sorted(range(len(self.rules)), key=lambda rule: rule != first):
                 if j != first and (self.watch.over() or bench.counts[0] > share):
                     break
-                self._try(bench, j)
+                for order in self.orders_tried:
+                    bench.current.order[:] = order
+                    self._try(bench, j)
             return self._found(bench)
 
         return self._all(look, len(starts))
@@ -150,7 +161,7 @@ class Tuner:
         def run(at: int) -> Found:
             entry, number = tasks[at]
             seed = (self.request.seed * 1009 + self._runs) * 1009 + at * 31 + number
-            bench = self._bench(entry.assignment, entry.fused, seed, entry.rule)
+            bench = self._bench(entry.assignment, entry.fused, seed, entry.rule, entry.order)
             self._try(bench, entry.rule)
             bench.counts[:] = 0
             key = self._runs * 100_000 + at
@@ -206,10 +217,17 @@ class Tuner:
         with ThreadPoolExecutor(self.jobs) as pool:
             return list(pool.map(task, range(count)))
 
-    def _bench(self, assignment: Assignment, fused: tuple[bool, ...] | None, seed: int, rule: int) -> Bench:
+    def _bench(
+        self,
+        assignment: Assignment,
+        fused: tuple[bool, ...] | None,
+        seed: int,
+        rule: int,
+        order: tuple[int, ...] | None = None,
+    ) -> Bench:
         most = min(self.num_layers, assignment.num_stages + 2 * self.num_ranks, self.most_on_rank * self.num_ranks)
         most = max(most, assignment.num_stages)
-        bench = new_bench(most, self.num_ranks, self.full, self.limited, seed)
+        bench = new_bench(most, self.num_ranks, self.full, self.limited, seed, self.num_apart)
         n, current = assignment.num_stages, bench.current
         current.cuts[: n + 1] = assignment.cuts
         current.ranks[:n] = assignment.ranks
@@ -217,6 +235,8 @@ class Tuner:
         current.fuse[:n] = (self.request.backward == "fused",) * n if fused is None else fused
         current.head[:] = (n, NEVER, rule)
         bench.best.head[:] = (0, NEVER, rule)
+        if order is not None:
+            current.order[:] = order
         return bench
 
     def _found(self, bench: Bench) -> Found:
@@ -227,7 +247,9 @@ class Tuner:
             tuple(best.ranks[:n].tolist()),
             tuple(bool(mark) for mark in best.recompute[:n]),
         )
-        return Found(int(best.head[1]), assignment, tuple(bool(mark) for mark in best.fuse[:n]), int(best.head[2]))
+        order = tuple(best.order.tolist()) if self.num_apart else None
+        fused = tuple(bool(mark) for mark in best.fuse[:n])
+        return Found(int(best.head[1]), assignment, fused, int(best.head[2]), None, order)
 
     def reorder(self, entries: Sequence[Found], work: int, heat: float, floor: int) -> list[Found]:
         """Return each entry with better priorities of its single actions, sharing the work evenly."""
@@ -264,7 +286,8 @@ class Tuner:
 
     def _priced(self, found: Found, seed: int) -> tuple[Bench, tuple[int, ...]]:
         """Return a bench that holds the costs of what was found, and its rule."""
-        bench = self._bench(found.assignment, found.fused, seed, found.rule)
+        bench = self._bench(found.assignment, found.fused, seed, found.rule, found.order)
+        use_order(bench.costs.apart, bench.current.order)
         n, c = found.assignment.num_stages, bench.current
         costs = (bench.costs, bench.step, bench.memory)
         price(self.tables, c.cuts, c.ranks, c.recompute, c.fuse, n, self.overhead, *costs)

@@ -10,10 +10,11 @@ from octopipe_cli.cluster import P2P, Cluster
 from octopipe_cli.engines import why_not
 from octopipe_cli.errors import InputError, InvalidPlanError
 from octopipe_cli.formats import Loaded
+from octopipe_cli.lengths import Lengths
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Engine, Orders, Plan, Request
 from octopipe_cli.profile import Profile
-from octopipe_cli.replay import replay
+from octopipe_cli.replay import checked_orders
 from octopipe_cli.search.starts import places_freely
 from octopipe_cli.simulate import Timeline, simulate
 
@@ -29,11 +30,14 @@ class WarmStart:
     orders
         None where the request asks for another number of micro-batches or another backward, or for an engine that does
         not run them.
+    microbatch_order
+        The old plan's order of micro-batches that differ.
     """
 
     assignment: Assignment
     fused: tuple[bool, ...]
     orders: Orders | None
+    microbatch_order: tuple[int, ...] | None = None
 
     @property
     def rank_of_layer(self) -> list[int]:
@@ -41,12 +45,19 @@ class WarmStart:
         return rank_of_layer(self.assignment)
 
     def timeline(
-        self, profile: Profile, cluster: Cluster, num_microbatches: int, p2p: P2P | None = None
+        self,
+        profile: Profile,
+        cluster: Cluster,
+        num_microbatches: int,
+        p2p: P2P | None = None,
+        lengths: Lengths | None = None,
     ) -> Timeline | None:
         """Return the old orders on the new inputs; None where these do not admit them."""
         if self.orders is None:
             return None
-        pipeline = build_pipeline(profile, cluster, self.assignment, num_microbatches, p2p)
+        if lengths is not None and self.microbatch_order is not None:
+            lengths = lengths.ordered(self.microbatch_order)
+        pipeline = build_pipeline(profile, cluster, self.assignment, num_microbatches, p2p, lengths)
         if any(action.kind not in pipeline.stages[action.stage].action_ns for row in self.orders for action in row):
             return None  # a stage that may not split any more
         try:
@@ -72,7 +83,7 @@ def warm_start(plan: Loaded[Plan], profile: Profile, cluster: Cluster, request: 
     """
     old = plan.value
     try:
-        orders = replay(old, plan.file).orders
+        orders = checked_orders(old, plan.file)
     except InvalidPlanError as error:
         raise InputError(
             error.message, file=plan.file, path=error.path, remedy="begin from a plan that holds"
@@ -105,7 +116,8 @@ def warm_start(plan: Loaded[Plan], profile: Profile, cluster: Cluster, request: 
     )
     fused = tuple(request.backward == "fused" or stage in whole for stage in range(len(old.stages)))
     fused = tuple(mark for mark, stage in zip(fused, old.stages, strict=True) if stage in kept)
-    return WarmStart(assignment, fused, orders if same else None)
+    order = None if request.keep_order or old.microbatch_order is None else tuple(old.microbatch_order)
+    return WarmStart(assignment, fused, orders if same else None, order)
 
 
 def _engine_runs(old: Plan, engine: Engine) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from octopipe_cli.cluster import Cluster
-from octopipe_cli.noise import assignment_of
-from octopipe_cli.pipeline import build_pipeline
+from octopipe_cli.pipeline import assignment_of, build_pipeline
 from octopipe_cli.plan import Plan, Request, parse_orders
 from octopipe_cli.profile import Profile
 from octopipe_cli.simulate import simulate

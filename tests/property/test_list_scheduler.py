@@ -29,7 +29,7 @@ from octopipe_cli.list_scheduler import (
 from octopipe_cli.pipeline import Pipeline, build_pipeline
 from octopipe_cli.simulate import Timeline, simulate
 
-from ..instances import loaded_cluster, loaded_profile, random_instance
+from ..instances import loaded_cluster, loaded_profile, pipeline_of, random_instance
 from ..pipelines import random_pipeline, with_limits
 
 SEEDS = st.integers(0, 2**32)
@@ -115,6 +115,20 @@ def test_schedules_of_whole_instances() -> None:
         dead_ends += drawn.has_room() and value >= NEVER
     assert roomy > 150
     assert dead_ends <= 2  # boundary tensors here may be many times larger than all that stages hold
+
+
+def test_schedules_of_micro_batches_that_differ() -> None:
+    scheduled = 0
+    for seed in range(250):
+        rng = Random(seed)
+        instance = random_instance(rng, lengths=True)
+        drawn = Drawn(rng, pipeline_of(instance), False)
+        value, log = drawn.run()
+        if value < NEVER:
+            drawn.check(value, log)
+            assert drawn.run(value - 1)[0] == NEVER
+        scheduled += value < NEVER
+    assert scheduled > 150
 
 
 def modest(pipeline: Pipeline) -> Pipeline:
