@@ -21,8 +21,8 @@ _octopipe_node() {
             ;;
         'compare')
             commands=''
-            options='-m --num-microbatches --plan --recompute --max-stages-per-rank --layout --group-size --format -h --help'
-            valued='-m --num-microbatches --plan --recompute --max-stages-per-rank --layout --group-size --format'
+            options='-m --num-microbatches --plan --recompute --max-stages-per-rank --layout --group-size --lengths --tokens --format -h --help'
+            valued='-m --num-microbatches --plan --recompute --max-stages-per-rank --layout --group-size --lengths --format'
             ;;
         'sweep')
             commands=''
@@ -199,6 +199,7 @@ _octopipe_value() {
         'plan --lengths' | \
             'show --profile' | \
             'show --cluster' | \
+            'compare --lengths' | \
             'sweep --svg' | \
             'diff --config' | \
             'export -o' | \

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from octopipe_cli.plan import Request
@@ -69,7 +69,7 @@ def request_lengths(profile: Profile, request: Request) -> Lengths | None:
     return lengths_of(profile, request.lengths, request.num_microbatches)
 
 
-def growth(request: Request) -> float:
+def growth(microbatches: Iterable[MicroBatch]) -> float:
     """Return a factor by which lengths make no time or size larger: a square at the most."""
-    longest = max((length for values in (request.lengths or {}).values() for length in values), default=1.0)
+    longest = max((length for microbatch in microbatches for length in microbatch.values()), default=1.0)
     return max(1.0, longest, longest * longest)

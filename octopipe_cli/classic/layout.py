@@ -27,6 +27,7 @@ class PricedLayout(NamedTuple):
     order: str
     group_size: int | None
     recompute: bool
+    assignment: Assignment
     timeline: Timeline
 
 
@@ -60,7 +61,7 @@ def price_layout(
         assignment = Assignment(cuts, placed, (again,) * stages)
         timeline = simulate(build_pipeline(profile, cluster, assignment, num_microbatches, p2p), orders)
         order = "1f1b" if size is None else "interleaved-1f1b"
-        runs.append(PricedLayout(stages // ranks, order, size, again, timeline))
+        runs.append(PricedLayout(stages // ranks, order, size, again, assignment, timeline))
         if timeline.fits:
             return runs[-1]
     return runs[0]

@@ -16,9 +16,15 @@ from octopipe_cli.cli.inputs import (
     check_stdin,
     load_inputs,
 )
+from octopipe_cli.cli.lengths import asked_lengths
 from octopipe_cli.cli.output import Format, emit, emit_json
+from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InputError
+from octopipe_cli.formats import Loaded
+from octopipe_cli.length_sets import reported, set_times
+from octopipe_cli.pipeline import assignment_of
 from octopipe_cli.plan import Plan, Recompute, load_plan
+from octopipe_cli.profile import Profile
 from octopipe_cli.replay import needs_inputs, replay
 from octopipe_cli.simulate import Timeline
 
@@ -43,7 +49,9 @@ def compare(
     profile: ProfileFile,
     cluster: ClusterFile,
     num_microbatches: NumMicrobatches,
-    plan: Annotated[str | None, typer.Option(metavar="PLAN", help="A plan for these inputs, as a row.")] = None,
+    plan: Annotated[
+        list[str] | None, typer.Option(metavar="PLAN", help="A plan for these inputs, as a row. May be repeated.")
+    ] = None,
     recompute: Annotated[Recompute, typer.Option(help="Activation recomputation of the classic schedules.")] = "auto",
     max_stages_per_rank: Annotated[
         int | None, typer.Option(min=1, metavar="V", help="At most so many stages a rank.")
@@ -61,6 +69,15 @@ def compare(
             help="Micro-batches of a group where a layout is interleaved; by default as many as ranks.",
         ),
     ] = None,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Lengths of micro-batches, as `octopipe plan` takes them: the mean, the 95th percentile and the "
+            "largest step time over the odd-numbered steps of the file (or its only one), orders as they stand.",
+        ),
+    ] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="The file of lengths counts tokens.")] = False,
     format: Annotated[Format, typer.Option(help="How the rows are printed.")] = Format.text,
 ) -> None:
     """List the classic schedules on the same inputs, a plan and layouts written by hand beside them.
@@ -72,14 +89,12 @@ def compare(
 
     Example: octopipe compare llama3-8b.json a100-4.json -m 16 --plan llama3-8b.plan.json
     """
-    check_stdin(PROFILE=profile, CLUSTER=cluster, plan=plan)
+    plans = plan or []
+    names = {f"--plan {number}": name for number, name in enumerate(plans, 1)}
+    check_stdin(PROFILE=profile, CLUSTER=cluster, **names, **{"--lengths": lengths})
     model, machine = load_inputs(profile, cluster, num_microbatches)
-    planned = None if plan is None else load_plan(plan)
-    if planned is not None:
-        check_digests(planned, model, machine)
-        check_microbatches(planned, num_microbatches)
-        inputs = (model.value, machine.value) if needs_inputs(planned.value) else None
-        timeline = replay(planned.value, planned.file, inputs)
+    planned = [_planned(name, model, machine, num_microbatches) for name in plans]
+    sets = asked_lengths(lengths, (model, machine, num_microbatches), tokens=tokens)
     if group_size is not None and not layout:
         raise InputError("--group-size is for layouts", remedy="give a layout with --layout, or leave it out")
     from octopipe_cli.classic import classic_rows  # only now: it loads the compiler
@@ -95,24 +110,51 @@ def compare(
     )
     listed = [{**{key: getattr(row, key) for key in COLUMNS}, "speedup": None} for row in rows]
     listed += [_layout_row(text, found) for text, found in zip(layout or [], priced, strict=True)]
-    if planned is not None:
-        listed.append(_plan_row(planned.value, timeline))
+    listed += [_plan_row(loaded, timeline, len(planned) > 1) for loaded, timeline in planned]
+    if planned:
+        fastest = min(timeline.step_time_ns for _, timeline in planned)
         for row in listed:
-            row["speedup"] = round(row["step_time_ns"] / max(timeline.step_time_ns, 1), 4)
+            row["speedup"] = round(row["step_time_ns"] / max(fastest, 1), 4)
+    if sets is not None:
+        cases = [(row.assignment, row.timeline) for row in rows]
+        cases += [(found.assignment, found.timeline) for found in priced]
+        cases += [(assignment_of(loaded.value), timeline) for loaded, timeline in planned]
+        over = sets.sets if len(sets.sets) == 1 else reported(sets.sets)
+        for row, (assignment, simulated) in zip(listed, cases, strict=True):
+            p2p = simulated.pipeline.p2p
+            times = set_times(model.value, machine.value, assignment, simulated.orders, over, p2p)
+            row |= {"mean_ns": times.mean_ns, "p95_ns": times.p95_ns, "worst_ns": times.worst_ns}
+            row["steps_too_large"] = times.too_large
     if format is Format.json:
-        emit_json({"rows": listed})
+        emit_json({"rows": listed} if sets is None else {"steps": len(over), "rows": listed})
     else:
         from octopipe_cli.render.console import glyphs_of, make_console, rendered
+        from octopipe_cli.render.lengths import lengths_table
         from octopipe_cli.render.tables import compare_table
 
         console = make_console()
-        emit(rendered(console, compare_table(listed, glyphs_of(console), console.width)))
+        glyphs = glyphs_of(console)
+        table = compare_table(listed, glyphs, console.width)
+        emit(rendered(console, table if sets is None else lengths_table(listed, len(over), glyphs, console.width)))
 
 
-def _plan_row(plan: Plan, timeline: Timeline) -> dict[str, Any]:
-    """Return the plan as a row like those of the classic schedules."""
+def _planned(
+    name: str, model: Loaded[Profile], machine: Loaded[Cluster], num_microbatches: int
+) -> tuple[Loaded[Plan], Timeline]:
+    """Return a plan for the inputs, and its timeline."""
+    loaded = load_plan(name)
+    check_digests(loaded, model, machine)
+    check_microbatches(loaded, num_microbatches)
+    inputs = (model.value, machine.value) if needs_inputs(loaded.value) else None
+    return loaded, replay(loaded.value, loaded.file, inputs)
+
+
+def _plan_row(loaded: Loaded[Plan], timeline: Timeline, several: bool) -> dict[str, Any]:
+    """Return the plan as a row like those of the classic schedules; its file's name beside it where there are more."""
+    plan = loaded.value
     return {
         "schedule": "plan",
+        **({"plan": loaded.file} if several else {}),
         "partition": "searched",
         "stages_per_rank": max(Counter(stage.rank for stage in plan.stages).values()),
         "recompute": any(stage.recompute for stage in plan.stages),

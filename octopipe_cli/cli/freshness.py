@@ -133,6 +133,13 @@ def _again(plan: Loaded[Plan], inputs: Inputs, jobs: int | None, time_limit_s: f
     """Return what the search finds today; here the compilers and solvers are loaded."""
     from octopipe_cli.cli.searching import Interrupted, cores, search
 
+    if plan.value.request.robust is not None:
+        raise InputError(
+            "the plan was made for many sets of lengths, which its file does not hold",
+            file=plan.file,
+            path="$.request.robust",
+            remedy="plan again with --lengths and --robust, and compare: octopipe diff",
+        )
     profile, cluster, warm = inputs
     found, interrupted = search(profile, cluster, plan.value.request, jobs or cores(), time_limit_s, warm)
     if interrupted:

@@ -16,7 +16,8 @@ INPUTS, ENGINE, SEARCH, RUN, OUTPUT, OTHER = "Inputs", "Engine", "Search", "Run"
 PANELS: Final = {
     name: panel
     for panel, names in {
-        INPUTS: "num_microbatches profile cluster plan hardware measured layout base every ranks layers mtp hybrid",
+        INPUTS: "num_microbatches profile cluster plan hardware measured layout base every ranks layers mtp hybrid "
+        "lengths tokens",
         ENGINE: "engine recompute backward placement max_stages_per_rank group_size to symbol comms",
         SEARCH: "effort seed time_limit jobs fresh warm_start",
         RUN: "device dtype kernels repeats timed steps scale timeout sequence_length micro_batch_size",

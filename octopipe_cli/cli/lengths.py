@@ -173,6 +173,27 @@ def _tokens_a_microbatch(profile: Loaded[Profile]) -> float:
 
 
 def asked_lengths(
+    file: str | None, inputs: tuple[Loaded[Profile], Loaded[Cluster], int], *, tokens: bool
+) -> LengthSets | None:
+    """Return the lengths that an option names, None where it is not given.
+
+    Parameters
+    ----------
+    inputs
+        Profile, cluster and number of micro-batches.
+    """
+    if file is None:
+        if tokens:
+            raise InputError("--tokens is for micro-batches that differ", remedy="give their lengths: --lengths")
+        return None
+    profile, cluster, num_microbatches = inputs
+    found = read_lengths(file, profile, num_microbatches, tokens=tokens)
+    longest = max(length for lengths in found.sets for values in lengths.values() for length in values)
+    check_inputs(profile, cluster, num_microbatches, max(1.0, longest, longest * longest))
+    return found
+
+
+def planned_lengths(
     file: str | None,
     inputs: tuple[Loaded[Profile], Loaded[Cluster], int],
     *,
@@ -182,22 +203,14 @@ def asked_lengths(
 ) -> LengthSets | None:
     """Return the lengths that a plan is asked for, checked against the other options; None where there are none.
 
-    Parameters
-    ----------
-    inputs
-        Profile, cluster and number of micro-batches.
-    keep
-        Whether micro-batches keep their order.
+    `keep`: whether micro-batches keep their order.
     """
-    if file is None:
-        for given, option in ((tokens, "--tokens"), (robust, "--robust"), (keep, "--keep-order")):
+    found = asked_lengths(file, inputs, tokens=tokens)
+    if found is None:
+        for given, option in ((robust, "--robust"), (keep, "--keep-order")):
             if given:
                 raise InputError(f"{option} is for micro-batches that differ", remedy="give their lengths: --lengths")
         return None
-    profile, cluster, num_microbatches = inputs
-    found = read_lengths(file, profile, num_microbatches, tokens=tokens)
-    longest = max(length for lengths in found.sets for values in lengths.values() for length in values)
-    check_inputs(profile, cluster, num_microbatches, max(1.0, longest, longest * longest))
     if robust is None and len(found.sets) > 1:
         raise InputError(
             "lengths of several steps, and one plan",

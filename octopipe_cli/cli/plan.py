@@ -13,7 +13,7 @@ import typer
 
 from octopipe_cli.cli.check import check_plans
 from octopipe_cli.cli.inputs import check_stdin, kept_parts, load_inputs, percent
-from octopipe_cli.cli.lengths import asked_lengths
+from octopipe_cli.cli.lengths import planned_lengths
 from octopipe_cli.cli.output import Format, check_not_an_input, emit_plan, note, safe_name, save, warn
 from octopipe_cli.errors import EXIT_INTERRUPTED, InputError
 from octopipe_cli.plan import (
@@ -240,7 +240,7 @@ def plan(
     if profile is None or cluster is None or num_microbatches is None:
         raise _missing(profile, cluster)
     model, machine = load_inputs(profile, cluster, num_microbatches)
-    sets = asked_lengths(lengths, (model, machine, num_microbatches), tokens=tokens, robust=robust, keep=keep_order)
+    sets = planned_lengths(lengths, (model, machine, num_microbatches), tokens=tokens, robust=robust, keep=keep_order)
     target = f"{safe_name(model.value.name)}.plan.json" if output is None else output
     check_not_an_input(target, {"profile": profile, "cluster": cluster})
     check_writable(target)
@@ -272,7 +272,8 @@ def plan(
     from octopipe_cli.cli.searching import cores, search  # only now: the search loads compilers and solvers
 
     began = time.monotonic()
-    found, interrupted = search(model, machine, request, jobs or cores(), time_limit, warm)
+    many = sets.sets if sets is not None and robust else None
+    found, interrupted = search(model, machine, request, jobs or cores(), time_limit, warm, many)
     found = _with_provenance(found, time.monotonic() - began)
     save(target, plan_text(found))
     if interrupted:

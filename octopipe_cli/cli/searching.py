@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from types import FrameType
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import EXIT_INTERRUPTED, LimitError, OctopipeError
 from octopipe_cli.formats import Loaded
+from octopipe_cli.length_sets import LengthLists
 from octopipe_cli.plan import Plan, Request
 from octopipe_cli.profile import Profile
 
@@ -33,6 +34,7 @@ def search(
     jobs: int,
     time_limit_s: float | None,
     warm: Loaded[Plan] | None = None,
+    sets: Sequence[LengthLists] | None = None,
 ) -> tuple[Plan, bool]:
     """Return the plan that was found, and whether Ctrl-C ended the search; `warm` is a plan to begin from.
 
@@ -54,7 +56,7 @@ def search(
         try:
             with progress() as observer:
                 options: dict[str, Any] = {"jobs": jobs, "time_limit_s": time_limit_s, "observer": observer}
-                outcome.set_result(make_plan(profile, cluster, request, **options, stop=stop, warm=warm))
+                outcome.set_result(make_plan(profile, cluster, request, **options, stop=stop, warm=warm, sets=sets))
         except BaseException as error:
             outcome.set_exception(error)
 

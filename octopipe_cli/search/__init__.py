@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InvalidPlanError
 from octopipe_cli.formats import Loaded
+from octopipe_cli.length_sets import LengthLists, reported, robust_figures, set_times
 from octopipe_cli.lengths import request_lengths
 from octopipe_cli.pipeline import build_pipeline
 from octopipe_cli.plan import Plan, Request, sealed
@@ -39,6 +40,7 @@ def make_plan(
     stop: threading.Event | None = None,
     budget: Budget | None = None,
     warm: Loaded[Plan] | None = None,
+    sets: Sequence[LengthLists] | None = None,
 ) -> Plan:
     """Return the best plan that the request's effort finds, verified.
 
@@ -60,6 +62,8 @@ def make_plan(
     warm
         A plan to begin from, of which `request.keep` is held fixed; the request holds its digest. The plan is no worse
         than its orders on the new inputs.
+    sets
+        The sets of lengths that a request for a robust plan speaks of, whose digest it holds.
 
     Raises
     ------
@@ -72,6 +76,7 @@ def make_plan(
     """
     check_request(request, profile)
     stop = stop or threading.Event()
+    assert (request.robust is None) == (sets is None)
     assert request.warm_start == (None if warm is None else warm.digest)
     begin = None if warm is None else warm_start(warm, profile.value, cluster.value, engine_request(request))
     keep = keep_of(request, begin, warm)
@@ -79,7 +84,7 @@ def make_plan(
     order = _rank_order(profile.value, cluster.value, request, jobs, deadline, stop)
     machine = cluster.value if order is None else permuted(cluster.value, order)
     left = None if deadline is None else max(0.1, deadline - time.monotonic())
-    planner = Planner(profile.value, machine, request, jobs, left, observer, stop, budget, begin, keep)
+    planner = Planner(profile.value, machine, request, jobs, left, observer, stop, budget, begin, keep, sets)
     best, rows, bound = planner.search()
     stopped_by = planner.stopped_by(planner.value(best.timeline)[0])
     assignment, orders = best.assignment, best.timeline.orders
@@ -92,7 +97,11 @@ def make_plan(
         lengths = lengths.ordered(microbatches)
     pipeline = build_pipeline(profile.value, cluster.value, assignment, number, p2p, lengths)
     timeline = simulate(pipeline, orders)
-    facts = (bound, rows, stopped_by, planner.engines, order)
+    robust = None
+    if sets is not None and request.lengths_digest is not None:
+        times = set_times(profile.value, cluster.value, assignment, orders, reported(sets), p2p)
+        robust = robust_figures(times, request.lengths_digest)
+    facts = (bound, rows, stopped_by, planner.engines, order, robust)
     plan = sealed(plan_record(profile, cluster, request, assignment, timeline, *facts))
     try:
         check(plan, profile, cluster)

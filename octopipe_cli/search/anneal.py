@@ -338,6 +338,30 @@ def try_rules(tables, num_microbatches, more, overhead, modes, rules, bench, fir
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def propose(tables, bench, allowed, most_on_rank, exchanges):  # type: ignore[no-untyped-def]
+    """Make the trial a neighbour of the current candidate; return whether it keeps the rules on ranks."""
+    trial, random = bench.trial, bench.random
+    num_ranks, most = bench.step.shape[0], bench.current.ranks.shape[0]
+    copy_candidate(bench.current, trial)
+    dice = draw(random, 100)
+    heaviest = np.argmax(bench.ranks[4, :num_ranks])
+    if dice >= 100 - exchanges:
+        _exchange(trial, num_ranks, tables.legal, tables.layers[KIND], random)
+    else:
+        for _ in range(3 if dice < 12 else 2 if dice < 35 else 1):
+            _move(trial, num_ranks, most, tables.legal, allowed, heaviest, random)
+    bench.counts[0] += DROPPED_WORK
+    bench.counts[1] += 1
+    if allowed & MOVE_RANKS:
+        if tables.together.shape[0] > 0:
+            _bring_together(trial, tables.together, random)
+        if _crowded(trial, num_ranks, most_on_rank, bench.ranks[0]):
+            return False
+    # A stage that holds layers of two groups may have left the first one.
+    return tables.together.shape[0] == 0 or shares_ranks(tables, trial.cuts, trial.ranks, trial.head[0])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def anneal(tables, number, overhead, modes, rules, bench, allowed, most_on_rank, work, hot, floor, way, blind):  # type: ignore[no-untyped-def]
     """Go on annealing until the work is done, or a value at or below `floor` is found.
 
@@ -369,26 +393,9 @@ def anneal(tables, number, overhead, modes, rules, bench, allowed, most_on_rank,
         bench.costs, bench.step, bench.memory, bench.scratch, bench.random, bench.counts,
     )  # fmt: skip
     by_span = modes[1]
-    most = current.ranks.shape[0]
     while counts[0] < until and best.head[1] > floor:
         temperature = hot * (1.0 - counts[0] / budget)
-        copy_candidate(current, trial)
-        dice = draw(random, 100)
-        heaviest = np.argmax(bench.ranks[4, :num_ranks])
-        if dice >= 100 - exchanges:
-            _exchange(trial, num_ranks, tables.legal, tables.layers[KIND], random)
-        else:
-            for _ in range(3 if dice < 12 else 2 if dice < 35 else 1):
-                _move(trial, num_ranks, most, tables.legal, allowed, heaviest, random)
-        counts[0] += DROPPED_WORK
-        counts[1] += 1
-        if allowed & MOVE_RANKS:
-            if tables.together.shape[0] > 0:
-                _bring_together(trial, tables.together, random)
-            if _crowded(trial, num_ranks, most_on_rank, bench.ranks[0]):
-                continue
-        # A stage that holds layers of two groups may have left the first one.
-        if tables.together.shape[0] > 0 and not shares_ranks(tables, trial.cuts, trial.ranks, trial.head[0]):
+        if not propose(tables, bench, allowed, most_on_rank, exchanges):
             continue
         n = trial.head[0]
         _exchange_microbatches(costs.apart, trial.order, allowed & MOVE_ORDER, random)

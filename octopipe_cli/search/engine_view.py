@@ -20,15 +20,15 @@ FIXED_ORDERS: Final[tuple[Engine, ...]] = ("megatron", "megatron-hybrid", "deeps
 
 def _check_lengths(request: Request, profile: Loaded[Profile]) -> None:
     """Raise InputError where lengths are asked for beside what cannot have them."""
-    if request_lengths(profile.value, request) is None:
+    if request.robust is None and request_lengths(profile.value, request) is None:
         return
     if request.engine != "any":
         raise InputError(
             f"{request.engine} is planned for micro-batches of one length",
             path="--lengths",
-            remedy="leave out --engine, or pad to one length; --robust makes plans of equal lengths",
+            remedy="leave out --engine, or pad to one length",
         )
-    if request.keep is not None and "order" in request.keep and "partition" not in request.keep:
+    if request.keep is not None and "order" in request.keep and (request.robust or "partition" not in request.keep):
         raise InputError("cuts for a kept order are found for micro-batches of one length", path="--keep")
     if request.robust_noise_percent is not None:
         raise InputError("--robust-noise draws times of the profile's own length", path="--lengths")

@@ -29,6 +29,8 @@ from octopipe_cli.list_scheduler import (
     WORK_F,
     Ints,
     StageCosts,
+    lag_of,
+    size_of,
 )
 from octopipe_cli.search.anneal import draw, patience
 from octopipe_cli.search.tables import new_costs, price, shares_ranks
@@ -100,12 +102,14 @@ def new_fixed_bench(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def replay(sequence, costs, n, step, memory, blocking, by_span, when, book):  # type: ignore[no-untyped-def]
+def replay(sequence, costs, n, step, memory, blocking, by_span, when, book, offset):  # type: ignore[no-untyped-def]
     """Return the step time (or span) of a sequence; OVER and the bytes too many where it surely won't fit.
 
+    Where micro-batches differ, the sequence's micro-batch m is column offset + m of the costs.
     Boundary tensors that wait for their turn are left to `excess`. `when` is written.
     """
-    times, lags, sizes, rank_of = costs.times, costs.lags, costs.sizes, costs.rank
+    times, lags, sizes, rank_of, apart = costs.times, costs.lags, costs.sizes, costs.rank, costs.apart
+    vary = 0 if times.shape[2] == 1 else -1
     num_ranks = step.shape[0]
     for d in range(num_ranks):
         book[0, d] = 0
@@ -116,40 +120,41 @@ def replay(sequence, costs, n, step, memory, blocking, by_span, when, book):  # 
     for k in range(sequence.shape[0]):
         s, kind, m = sequence[k, 0], sequence[k, 1], sequence[k, 2]
         d = rank_of[s]
+        c = offset + m
         begin = book[0, d]
         lag = np.int64(0)
         if kind == WEIGHT:
             when[W_AT, s, m] = begin
-            end = begin + times[WEIGHT, s, 0]
+            end = begin + times[WEIGHT, s, c & vary]
             if memory is not None:
-                book[3, d] -= sizes[KEPT, s]
+                book[3, d] -= size_of(sizes, apart, KEPT, s, c)
         elif kind == FORWARD:
             if s > 0:
                 begin = max(begin, when[INPUT_AT, s, m])
             when[F_AT, s, m] = begin
-            end = begin + times[FORWARD, s, 0]
+            end = begin + times[FORWARD, s, c & vary]
             if s < n - 1:
-                lag = lags[AHEAD, s]
+                lag = lag_of(lags, apart, AHEAD, s, c)
                 when[INPUT_AT, s + 1, m] = end + lag
             if memory is not None:
-                book[3, d] += sizes[HELD, s]
-                book[4, d] = max(book[4, d], book[3, d] + sizes[WORK_F, s] - memory[ROOM, d])
+                book[3, d] += size_of(sizes, apart, HELD, s, c)
+                book[4, d] = max(book[4, d], book[3, d] + size_of(sizes, apart, WORK_F, s, c) - memory[ROOM, d])
         else:
             if s < n - 1:
                 begin = max(begin, when[GRADIENT_AT, s, m])
             when[B_AT, s, m] = begin
             if kind == WHOLE:
                 when[W_AT, s, m] = -1
-            end = begin + times[kind, s, 0]
+            end = begin + times[kind, s, c & vary]
             if s > 0:
-                lag = lags[BACK, s]
+                lag = lag_of(lags, apart, BACK, s, c)
                 when[GRADIENT_AT, s - 1, m] = end + lag
             if memory is not None:
-                most = book[3, d] + sizes[WORK_B, s] + sizes[OUTPUT, s]
+                most = book[3, d] + size_of(sizes, apart, WORK_B, s, c) + size_of(sizes, apart, OUTPUT, s, c)
                 if kind == BACKWARD:
-                    most += sizes[EARLY, s]
-                    book[3, d] += sizes[KEPT, s]
-                book[3, d] -= sizes[HELD, s]
+                    most += size_of(sizes, apart, EARLY, s, c)
+                    book[3, d] += size_of(sizes, apart, KEPT, s, c)
+                book[3, d] -= size_of(sizes, apart, HELD, s, c)
                 book[4, d] = max(book[4, d], most - memory[ROOM, d], book[3, d] - memory[ROOM, d])
         if book[2, d] < 0:
             book[2, d] = begin
@@ -234,7 +239,7 @@ def evaluate(tables, bench, cuts, overhead, blocking, by_span, mtp, threshold): 
         if costs.fused[s, 0] != bench.fuse[s]:  # the order has I and W where these layers may not split
             return NEVER
     bench.counts[0] += bench.sequence.shape[0] // 2
-    value = replay(bench.sequence, costs, n, step, memory, blocking, by_span, bench.when, bench.book)
+    value = replay(bench.sequence, costs, n, step, memory, blocking, by_span, bench.when, bench.book, 0)
     if value > threshold or value >= OVER:
         return value
     over = excess(costs, n, memory, bench.when, bench.counts)

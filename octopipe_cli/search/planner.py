@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from octopipe_cli.cluster import P2P, Cluster
 from octopipe_cli.engines import engine_p2p
 from octopipe_cli.engines.memory import engine_memory
 from octopipe_cli.errors import LimitError
+from octopipe_cli.length_sets import LengthLists, found_with
 from octopipe_cli.lengths import request_lengths
 from octopipe_cli.list_scheduler import NEVER
 from octopipe_cli.noise import SEARCH_DRAWS, Noise, quantile
@@ -35,6 +36,7 @@ from octopipe_cli.search.polish import polish
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.reach import reach_ns
 from octopipe_cli.search.relaxation import CertifiedBound, lower_bound
+from octopipe_cli.search.robust import RobustSearch
 from octopipe_cli.search.stability import Steadier, limit_ns
 from octopipe_cli.search.starts import places_freely, starts
 from octopipe_cli.search.tuner import Found, Tuner, Watch
@@ -54,6 +56,8 @@ LAST_HEAT = 0.0003
 BLIND_HEAT = 0.001
 # How many of the best partitions of a short instance are scheduled at full length.
 LENGTHENED = 6
+# How many of the best partitions for equal micro-batches a search for many lengths begins from.
+ROBUST_STARTS = 12
 
 
 NOTHING_KEPT = Keep(False, False, False, None)
@@ -81,6 +85,7 @@ class Planner:
         budget: Budget | None = None,
         warm: WarmStart | None = None,
         keep: Keep = NOTHING_KEPT,
+        sets: Sequence[LengthLists] | None = None,
     ) -> None:
         self.given_profile = profile
         self.whole_profile = engine_profile(profile, request.engine)
@@ -98,7 +103,9 @@ class Planner:
         self.budget = budget or BUDGETS[request.effort].for_size(actions)
         self.bound: CertifiedBound | None = None
         self.lengths = request_lengths(profile, request)
-        self.glance = budget is None and request.engine == "any" and self.lengths is None  # engines want equal ones
+        self.sets = None if sets is None else found_with(sets)
+        equal = self.lengths is None and sets is None  # as engines want them
+        self.glance = budget is None and request.engine == "any" and equal
         self.engines: dict[str, int] = {}
 
     @property
@@ -150,6 +157,9 @@ class Planner:
             best = min(polished, key=lambda plan: self.value(plan.timeline))
             if self.warm is not None and self.keep.given is None:
                 best = self._steadier(tuner, self.warm, best, found)
+            if self.sets is not None:
+                self.phase = "many lengths"
+                best = self._robust(tuner, self.sets, best, [*polished, *plans], found)
             if self.request.robust_noise_percent is not None:
                 self.phase = "noise"
                 more = [self._scheduled(tuner, entry) for entry in found[most:STURDY_POOL]]
@@ -334,6 +344,21 @@ class Planner:
         limit = limit_ns(self.value(best.timeline)[0], NEAR_PERCENT)
         near = [best, *(plan for plan in plans if self.value(plan.timeline)[0] <= limit)]
         return min(near, key=lambda plan: quantile(noise.step_times_ns(*plan), 95))
+
+    def _robust(
+        self, tuner: Tuner, sets: Sequence[LengthLists], best: Scheduled, plans: list[Scheduled], found: list[Found]
+    ) -> Scheduled:
+        """Return the plan that is best over many sets of lengths, each with its orders as they are."""
+        search = RobustSearch(self.profile, self.cluster, self.request, sets, tuner)
+        by_stages = {entry.assignment.num_stages: entry for entry in reversed(found)}
+        begins = found[:ROBUST_STARTS] + [entry for entry in by_stages.values() if entry not in found[:ROBUST_STARTS]]
+        given = [(plan.assignment, plan.timeline.orders) for plan in plans]
+        work = self.budget.first_work + sum(work for _, _, work in self.budget.rounds)
+        for sturdy in search.best(given, begins, work // 2):
+            timeline = simulate(self._pipeline(sturdy.assignment), search.orders(sturdy))
+            if timeline.fits:
+                return Scheduled(sturdy.assignment, timeline)
+        return best
 
     def _renumbers(self) -> bool:
         """Return whether ranks may be numbered anew."""

@@ -23,6 +23,7 @@ from octopipe_cli.plan import (
     Predicted,
     PredictedRank,
     Request,
+    RobustFigures,
     Search,
     TransferTimes,
     write_orders,
@@ -44,6 +45,7 @@ def plan_record(
     stopped_by: str,
     engines: dict[str, int],
     rank_order: tuple[int, ...] | None = None,
+    robust: RobustFigures | None = None,
 ) -> Plan:
     """Return the plan of an assignment and its timeline, with all that a plan file repeats of its inputs."""
     pipeline = timeline.pipeline
@@ -75,6 +77,7 @@ def plan_record(
         training=training_of(model),
         stages=[_stage(model, assignment, timeline, stage) for stage in range(assignment.num_stages)],
         orders=write_orders(timeline.orders),
+        robust=robust,
         microbatch_order=None if pipeline.microbatch_order is None else list(pipeline.microbatch_order),
         search=Search(stopped_by=stopped_by, reproducible=stopped_by in ("effort", "bound"), engines=engines),
     )

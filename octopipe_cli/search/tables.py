@@ -134,7 +134,9 @@ def build_tables(
         per_kind = {name: layer_times(kind.times[hardware], speed) for name, kind in profile.kinds.items()}
         for layer, name in enumerate(profile.layer_kinds):
             times[:, grade, layer + 1] = _columns(per_kind[name])
-    _check_range(times, profile, cluster, request)
+    lengths = request_lengths(profile, request)
+    microbatches = sets if sets is not None else () if lengths is None else lengths.microbatches
+    _check_range(times, profile, cluster, request, microbatches)
     np.cumsum(times, axis=2, out=times)
     rows: list[list[int]] = [
         [kind.activation_bytes for kind in kinds],
@@ -146,8 +148,6 @@ def build_tables(
     sums = np.zeros((5, count + 1), np.int64)
     np.cumsum(np.array(rows, np.int64), axis=1, out=sums[:, 1:])
     names = list(profile.kinds)
-    lengths = request_lengths(profile, request)
-    microbatches = sets if sets is not None else () if lengths is None else lengths.microbatches
     sizes = sorted({kind.output_bytes for kind in kinds} | _outputs(profile, microbatches))
     lags = [
         [[cluster.transfer_ns(size, a, b) for b in range(len(members))] for a in range(len(members))] for size in sizes
@@ -231,14 +231,16 @@ def _groups(groups: list[list[int]]) -> Ints:
     return np.array([group + [-1] * (width - len(group)) for group in groups], np.int64).reshape(len(groups), width)
 
 
-def _check_range(times: Ints, profile: Profile, cluster: Cluster, request: Request) -> None:
+def _check_range(
+    times: Ints, profile: Profile, cluster: Cluster, request: Request, microbatches: Sequence[MicroBatch]
+) -> None:
     """Refuse what would overflow: twice the whole step on one rank, overheads and transfers too, is below 2^59."""
     layers = times.shape[2]
     size = max(kind.output_bytes for kind in profile.kinds.values())
     work = float(times.max(axis=1).astype(np.float64).sum()) + 4.0 * layers * cluster.action_overhead_ns
     links = [cluster.links.within_node, cluster.links.between_nodes, *cluster.links.pairs]
     work += 2.0 * layers * max(link.transfer_ns(size) for link in links)
-    work *= growth(request)
+    work *= growth(microbatches)
     if 2.0 * request.num_microbatches * work > float(1 << 59):
         raise InputError(
             "the step would take longer than can be reckoned with",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations, product
 from random import Random
 from typing import Any
 
@@ -11,9 +12,13 @@ from hypothesis import strategies as st
 
 from octopipe_cli.bounds import plan_bound_ns, plan_span_bound_ns
 from octopipe_cli.cluster import cluster_from_document
-from octopipe_cli.plan import Request
+from octopipe_cli.errors import InvalidPlanError
+from octopipe_cli.lengths import lengths_of
+from octopipe_cli.pipeline import Assignment, build_pipeline
+from octopipe_cli.plan import Action, Request
 from octopipe_cli.profile import profile_from_document
 from octopipe_cli.search.relaxation import lower_bound
+from octopipe_cli.simulate import simulate
 
 from ..instances import Instance, random_instance, timeline_of
 
@@ -66,3 +71,65 @@ def narrowest_request(rng: Random, instance: Instance) -> Request:
         options["max_stages_per_rank"] = max(ranks.count(rank) for rank in ranks)
     number, lengths = instance.num_microbatches, instance.lengths
     return Request(num_microbatches=number, lengths=lengths, objective="span", **options)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_bounds_are_below_every_order_of_every_plan(seed: int) -> None:
+    """All assignments of a tiny model to two ranks, all orders: none beats the relaxation, nor the bound of its own."""
+    rng = Random(seed)
+    profile_document, cluster_document = tiny_model(rng), tiny_cluster(rng)
+    profile = profile_from_document(profile_document, "profile")
+    cluster = cluster_from_document(cluster_document, "cluster")
+    lists = {"text": [rng.choice((0, 0.3, 1, 2.5)) for _ in range(2)], "vision": [rng.uniform(0, 3), 1]}
+    request = Request(num_microbatches=2, lengths=lists, backward="fused", objective="span", recompute="none")
+    bound = lower_bound(profile, cluster, request, deterministic_time=0.2)
+    least_step = least_span = 1 << 62
+    lengths = lengths_of(profile, lists, 2)
+    for cut, ranks in product((1, 2), ((0, 1), (1, 0))):
+        assignment = Assignment((0, cut, 3), ranks, (False, False))
+        pipeline = build_pipeline(profile, cluster, assignment, 2, None, lengths)
+        actions = [[Action(ranks.index(rank), kind, m) for kind in "FB" for m in range(2)] for rank in range(2)]  # type: ignore[arg-type]
+        steps, spans = [], []
+        for orders in product(permutations(actions[0]), permutations(actions[1])):
+            try:
+                timeline = simulate(pipeline, orders)
+            except InvalidPlanError:
+                continue
+            steps.append(timeline.step_time_ns)
+            spans.append(timeline.span_ns)
+        assert plan_bound_ns(pipeline) <= min(steps)
+        assert plan_span_bound_ns(pipeline) <= min(spans)
+        least_step, least_span = min(least_step, *steps), min(least_span, *spans)
+    assert bound.step_time_ns <= least_step
+    assert bound.span_ns is not None
+    assert bound.span_ns <= least_span
+
+
+def tiny_model(rng: Random) -> dict[str, Any]:
+    """Return a model of three layers, each of its own kind."""
+    kinds = {
+        name: {
+            "modality": rng.choice(("text", "vision")),
+            "quadratic_share": rng.choice((0, 0.5, 1)),
+            "output_bytes": rng.randint(0, 4) * 1000,
+            "times": {
+                "fast": {
+                    "forward_ms": rng.randint(0, 5) * 1e-3,
+                    "backward_input_ms": rng.randint(0, 5) * 1e-3,
+                    "backward_weight_ms": rng.randint(0, 5) * 1e-3,
+                    "step_ms": rng.randint(0, 2) * 1e-3,
+                }
+            },
+        }
+        for name in "abc"
+    }
+    return {"schema": "octopipe.profile", "version": 1, "name": "tiny", "kinds": kinds, "layers": list("abc")}
+
+
+def tiny_cluster(rng: Random) -> dict[str, Any]:
+    """Return two ranks, and links that take time now and then."""
+    link = {"latency_us": rng.choice((0, 0.5)), "bandwidth_gb_per_s": rng.choice((None, 2))}
+    ranks = [{"count": 2, "hardware": "fast", "memory_gib": None}]
+    links, p2p = {"within_node": link}, rng.choice(("overlapped", "blocking"))
+    cluster: dict[str, Any] = {"schema": "octopipe.cluster", "version": 1, "name": "two", "ranks": ranks}
+    return cluster | {"links": links, "p2p": p2p, "action_overhead_us": rng.choice((0, 0.2))}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from octopipe_cli.cluster import Cluster, cluster_from_document
 from octopipe_cli.errors import InputError
+from octopipe_cli.lengths import request_lengths
 from octopipe_cli.list_scheduler import (
     ARRIVAL,
     HELD,
@@ -47,7 +48,7 @@ def priced(profile: Profile, cluster: Cluster, assignment: Assignment, fuse: lis
     tables = build_tables(profile, cluster, Request(num_microbatches=1))
     n, ranks = assignment.num_stages, cluster.num_ranks
     costs, step = new_costs(n + 3), np.full(ranks, 77, np.int64)
-    for array in costs:
+    for array in costs[:5]:
         array.fill(77)
     memory = np.full((5, ranks), 77, np.int64) if limited else None
     arrays = [np.array(part, np.int64) for part in (assignment.cuts, assignment.ranks, assignment.recompute, fuse)]
@@ -89,6 +90,46 @@ def test_prices_are_those_of_the_pipeline(seed: int) -> None:
     assert memory[NEEDED].tolist() == needed
     slot = expected_memory[SLOT]
     assert verdict == all(memory[ROOM, d] - slot[d] >= need for d, need in enumerate(needed))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(seed=SEEDS)
+def test_prices_of_micro_batches_that_differ_are_those_of_the_pipeline(seed: int) -> None:
+    rng = Random(seed)
+    instance = random_instance(rng, lengths=True)
+    profile = profile_from_document(instance.profile, "profile")
+    cluster = cluster_from_document(instance.cluster, "cluster")
+    request = Request(num_microbatches=instance.num_microbatches, lengths=instance.lengths)
+    lengths = request_lengths(profile, request)
+    if lengths is None:
+        return
+    m, n, given_order = instance.num_microbatches, instance.assignment.num_stages, instance.microbatch_order
+    order = list(range(m)) if given_order is None else given_order
+    fuse = [rng.random() < 0.4 for _ in range(n)]
+    pipeline = build_pipeline(profile, cluster, instance.assignment, m, None, lengths.ordered(order))
+    expected, _, _ = stage_costs(pipeline, tuple(fuse))
+    costs, step = new_costs(n, m), np.zeros(cluster.num_ranks, np.int64)
+    costs.apart.order[:] = order
+    memory = np.zeros((5, cluster.num_ranks), np.int64)
+    assignment = instance.assignment
+    arrays = [np.array(part, np.int64) for part in (assignment.cuts, assignment.ranks, assignment.recompute, fuse)]
+    tables = build_tables(profile, cluster, request)
+    price(tables, *arrays, n, cluster.action_overhead_ns, costs, step, memory)
+    whole = expected.fused[:, 0] == 1
+    for row in (1, 2):
+        costs.times[row, whole] = expected.times[row, whole]
+    assert costs.times.tolist() == expected.times.tolist()
+    assert costs.apart.lags.tolist() == expected.apart.lags.tolist()
+    expected.apart.sizes[2, whole] = 0
+    assert costs.apart.sizes.tolist() == expected.apart.sizes.tolist()
+    assert costs.sizes.tolist() == expected.apart.sizes.max(axis=2).tolist()
+    blocking, by_span = pipeline.p2p == "blocking", rng.random() < 0.5
+    least = quick_bound(costs, n, m, step, by_span, np.zeros((5, cluster.num_ranks), np.int64))
+    value = schedule(
+        costs, n, cluster.num_ranks, m, step, None, (blocking, by_span), (rng.choice((0, 5, 10_000)), 3, 0),
+        np.zeros((2, 0, 0), np.int64), new_scratch(n, cluster.num_ranks, m), NEVER, np.zeros((0, 4), np.int64),
+    )  # fmt: skip
+    assert least <= value < NEVER
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
