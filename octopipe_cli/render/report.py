@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
 from rich.text import Text
 
 from octopipe_cli.plan import Plan, PlanStage
@@ -21,6 +22,7 @@ from octopipe_cli.words import (
     stage_kinds,
     time_column,
     time_text,
+    visible,
     with_memory,
 )
 
@@ -73,6 +75,12 @@ def _facts(plan: Plan, timeline: Timeline) -> Iterator[tuple[str, str]]:
         )
     if plan.rank_order is not None:
         yield "ranks", f"along the model in the order {', '.join(map(str, plan.rank_order))}"
+    if plan.request.lengths is not None:
+        yield "lengths", _lengths_text(plan)
+    if plan.robust is not None:
+        over = plan.robust
+        figures = f"mean {time_text(over.mean_ns)}, 95th percentile {time_text(over.p95_ns)}"
+        yield "robust", f"{figures}, worst {time_text(over.worst_ns)} over {over.count} steps' lengths"
     if plan.search.engines:
         reached = (f"{engine} {time_text(value)}" for engine, value in plan.search.engines.items())
         yield "engines", f"at a glance, with --engine: {', '.join(reached)}"
@@ -83,6 +91,15 @@ def _facts(plan: Plan, timeline: Timeline) -> Iterator[tuple[str, str]]:
             f"stopped by {plan.search.stopped_by}, {'' if plan.search.reproducible else 'not '}reproducible"
         ),
     )
+
+
+def _lengths_text(plan: Plan) -> str:
+    """Return how far the micro-batches differ, and in which order they run."""
+    lists = plan.request.lengths or {}
+    parts = [f"{visible(name)} {min(values):.3g} to {max(values):.3g}" for name, values in lists.items()]
+    order = plan.microbatch_order
+    text = f"{', '.join(parts)} of the profile's"
+    return text if order is None else f"{text}; micro-batches in the order {', '.join(map(str, order))}"
 
 
 def _gap_text(plan: Plan, timeline: Timeline) -> str:
@@ -277,6 +294,8 @@ def report_document(plan: Plan, timeline: Timeline) -> dict[str, Any]:
             "step_time_ns": base.step_time_ns,
             "speedup": base.speedup,
         },
+        "robust": None if plan.robust is None else msgspec.to_builtins(plan.robust),
+        "microbatch_order": plan.microbatch_order,
         "search": {
             "stopped_by": plan.search.stopped_by,
             "reproducible": plan.search.reproducible,

@@ -92,9 +92,9 @@ def planned(seed: int) -> str:
 
 
 def test_plans_hold_against_the_oracle() -> None:
-    ends = Counter(planned(seed) for seed in range(40))
-    assert ends["plan"] + ends["another order"] >= 28, ends
-    assert ends["another order"] >= 4, ends
+    ends = Counter(planned(seed) for seed in range(24))
+    assert ends["plan"] + ends["another order"] >= 16, ends
+    assert ends["another order"] >= 2, ends
 
 
 def test_lengths_of_one_give_the_same_plan() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from octopipe_cli.plan import Bound, Plan, PlanStage
+from octopipe_cli.plan import Bound, Plan, PlanStage, RobustFigures
 from octopipe_cli.render.report import report, report_document
 from tests.render.plans import GIB, MS, make_plan, one_f_one_b, replay, v_plan
 
@@ -109,3 +109,18 @@ def test_the_document_without_limit_and_baseline() -> None:
     document = report_document(plan, replay(plan))
     assert document["baseline"] is None
     assert document["ranks"][0]["headroom_bytes"] is None
+
+
+def test_lengths_and_what_many_sets_of_them_cost() -> None:
+    plan = v_plan(step_ns=3 * MS)
+    timeline = replay(plan)
+    request = msgspec.structs.replace(plan.request, lengths={"te\nxt": [0.25, 1, 2.5, 1]})
+    differs = msgspec.structs.replace(plan, request=request, microbatch_order=[2, 0, 1, 3])
+    text = report(differs, timeline, 100).plain
+    assert "0.25 to 2.5 of the profile's; micro-batches in the order 2, 0, 1, 3" in text
+    assert "te\nxt" not in text
+    figures = RobustFigures(digest="sha256:" + "0" * 64, count=32, mean_ns=400 * MS, p95_ns=500 * MS, worst_ns=600 * MS)
+    robust = msgspec.structs.replace(plan, robust=figures)
+    text = " ".join(report(robust, timeline, 100).plain.split())
+    assert "mean 400.0 ms, 95th percentile 500.0 ms, worst 600.0 ms over 32 steps' lengths" in text
+    assert report_document(robust, timeline)["robust"]["p95_ns"] == 500 * MS
