@@ -32,12 +32,13 @@ class Budget(NamedTuple):
     reorder_work: int
     fixed_work: int = 100_000
 
-    def for_size(self, num_actions: int) -> Budget:
+    def for_size(self, num_actions: int, limited: bool = False) -> Budget:
         """Return the budget for an instance of about that many actions.
 
-        Small ones are searched through sooner; in large ones an action costs more time.
+        Small ones are searched through sooner; in large ones, and where memory is limited, an action costs more time.
         """
         share = min(1.0, num_actions / FULL_SIZE) if num_actions < LARGE else LARGE_SHARE
+        share *= LIMITED_SHARE if limited else 1.0
         if share == 1.0:
             return self
         return Budget(
@@ -55,6 +56,7 @@ MILLION: Final = 1_000_000
 FULL_SIZE: Final = 500  # actions of a step from which on an effort is spent whole
 LARGE: Final = 3000
 LARGE_SHARE: Final = 0.8
+LIMITED_SHARE: Final = 0.6
 
 BUDGETS: Final[dict[Effort, Budget]] = {
     "quick": Budget(

@@ -36,6 +36,7 @@ from octopipe_cli.search.polish import polish
 from octopipe_cli.search.progress import Progress
 from octopipe_cli.search.reach import reach_ns
 from octopipe_cli.search.relaxation import CertifiedBound, lower_bound
+from octopipe_cli.search.reorder import promising
 from octopipe_cli.search.robust import RobustSearch
 from octopipe_cli.search.stability import Steadier, limit_ns
 from octopipe_cli.search.starts import places_freely, starts
@@ -100,7 +101,8 @@ class Planner:
         self.observer = observer
         self.phase = "reading"
         actions = 3 * request.num_microbatches * min(profile.num_layers, 4 * cluster.num_ranks)
-        self.budget = budget or BUDGETS[request.effort].for_size(actions)
+        limited = any(member.memory_limit_bytes is not None for member in cluster.members)
+        self.budget = budget or BUDGETS[request.effort].for_size(actions, limited)
         self.bound: CertifiedBound | None = None
         self.lengths = request_lengths(profile, request)
         self.sets = None if sets is None else found_with(sets)
@@ -389,9 +391,12 @@ class Planner:
 
     def _begin(self, tuner: Tuner, plans: list[Scheduled]) -> list[Found]:
         """Return a first schedule of every start: each family and number of stages, and the plans there are."""
-        begins = starts(tuner.tables, self.request, self.request.recompute == "full")
+        # Which of unlike ranks comes first along the model matters, and is too far away for single moves.
+        free = places_freely(self.request) and not _interchangeable(self.cluster)
+        orders = promising(self.cluster) if free else None
+        begins = starts(tuner.tables, self.request, self.request.recompute == "full", orders)
         if tuner.limited and self.request.recompute == "auto":
-            begins += starts(tuner.tables, self.request, True)
+            begins += starts(tuner.tables, self.request, True, orders)
         assignments = [start.assignment for start in begins if self.keep.admits(start.assignment)]
         assignments += self.keep.starts(tuner.tables, self.cluster.num_ranks, self.request)
         if tuner.long:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -53,16 +53,19 @@ def places_freely(request: Request) -> bool:
 
 
 def even_cuts(tables: Tables, ranks: Sequence[int]) -> tuple[int, ...] | None:
-    """Return legal cuts that make the stages' times about equal, or None where there are too few legal cuts."""
+    """Return legal cuts that share the work out by the ranks' speeds, or None where there are too few legal cuts."""
     weight = _weights(tables)
     total = np.concatenate([[0.0], np.cumsum(weight)])
+    whole = tables.times[:3, :, -1].sum(axis=0)
+    speed = [float(whole.min() / max(whole[tables.grade[rank]], 1)) for rank in ranks]
+    passed = [0.0, *accumulate(speed)]
     count, last = len(ranks), len(weight)
     legal = [c for c in range(1, last) if tables.legal[c]]
     if len(legal) < count - 1:
         return None
     cuts, at = [0], 0
     for s in range(1, count):
-        goal = total[-1] * s / count
+        goal = total[-1] * passed[s] / passed[-1]
         spare = len(legal) - (count - 1 - s)  # so many legal cuts may be used up or passed by
         while at < spare - 1 and abs(total[legal[at + 1]] - goal) <= abs(total[legal[at]] - goal):
             at += 1
@@ -94,12 +97,25 @@ def priority_rules(tables: Tables) -> Ints:
     return np.array([rules[at * 37 % len(rules)] for at in range(len(rules))], np.int64)
 
 
-def starts(tables: Tables, request: Request, recompute: bool) -> list[Start]:
-    """Return a start for each family and number of stages, those left out that would part what must stay together."""
+def starts(
+    tables: Tables, request: Request, recompute: bool, orders: Sequence[Sequence[int]] | None = None
+) -> list[Start]:
+    """Return a start for each family and number of stages, those left out that would part what must stay together.
+
+    Parameters
+    ----------
+    orders
+        Orders in which a family goes through the ranks; as they are numbered where None.
+    """
     num_cuts = int(tables.legal[1:-1].sum())
     weights = _weights(tables).astype(np.int64)
     found = []
-    for family, ranks in rank_sequences(len(tables.grade), num_cuts, request):
+    sequences = [
+        (family, tuple(order[rank] for rank in ranks))
+        for order in orders or [range(len(tables.grade))]
+        for family, ranks in rank_sequences(len(tables.grade), num_cuts, request)
+    ]
+    for family, ranks in sequences:
         cuts = even_cuts(tables, ranks)
         if cuts is not None and all(a < b for a, b in pairwise(cuts)):
             assignment = Assignment(cuts, ranks, (recompute,) * len(ranks))
