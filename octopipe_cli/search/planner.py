@@ -59,6 +59,8 @@ BLIND_HEAT = 0.001
 LENGTHENED = 6
 # How many of the best partitions for equal micro-batches a search for many lengths begins from.
 ROBUST_STARTS = 12
+# The part of the work for settled orders that is spent where they are one candidate among others.
+SETTLED_PART = 8
 
 
 NOTHING_KEPT = Keep(False, False, False, None)
@@ -147,6 +149,7 @@ class Planner:
                 rows = [self._beside_engine(row) for row in self._classic_rows() if self._engine_runs(row)]
                 plans = [Scheduled(row.assignment, row.timeline) for row in rows if self._may_serve(row)]
                 plans += self._serial_plans() if tuner.limited or not plans else []
+                plans += self._settled_plans(rows)
                 plans = [plan for plan in plans if self.keep.admits(plan.assignment)] + self._warm_plans()
                 found = self._tune(tuner, plans, pending)
             most = POLISHED_UNDER_LIMITS if tuner.limited else 1
@@ -298,6 +301,22 @@ class Planner:
             if timeline.fits:
                 plans.append(Scheduled(assignment, timeline))
         return plans
+
+    def _settled_plans(self, rows: list[ClassicRow]) -> list[Scheduled]:
+        """Return the best partition found for the orders of 1F1B and interleaved 1F1B: what Megatron-LM would run.
+
+        Every other engine can run it too, and under memory limits little else is as good at once.
+        """
+        if self.request.placement == "v":
+            return []
+        self.phase = "settled orders"
+        known = [row.assignment for row in rows if row.placement == "cyclic"]
+        search = FixedSearch(self.profile, self.cluster, self.request, self.watch, self.jobs, known)
+        found = search.best(self.budget.fixed_work // SETTLED_PART)
+        if found is None:
+            return []
+        assignment, timeline = found
+        return [Scheduled(assignment, simulate(self._pipeline(assignment), timeline.orders))]
 
     def _warm_plans(self) -> list[Scheduled]:
         """Return the plan the search begins from, as it is on these inputs, where it holds."""
