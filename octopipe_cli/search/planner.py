@@ -59,6 +59,8 @@ BLIND_HEAT = 0.001
 LENGTHENED = 6
 # How many of the best partitions for equal micro-batches a search for many lengths begins from.
 ROBUST_STARTS = 12
+# How many starts are annealed where unlike ranks give many times as many.
+FIRST_ROUND = 16
 # The part of the work for settled orders that is spent where they are one candidate among others.
 SETTLED_PART = 8
 
@@ -307,7 +309,7 @@ class Planner:
 
         Every other engine can run it too, and under memory limits little else is as good at once.
         """
-        if self.request.placement == "v":
+        if self.request.placement == "v" or self.lengths is not None:
             return []
         self.phase = "settled orders"
         known = [row.assignment for row in rows if row.placement == "cyclic"]
@@ -395,6 +397,8 @@ class Planner:
         self.phase = "cuts"
         found = _best(found + self._better_cuts(tuner, found[: budget.rounds[0][0]]))
         self.phase = "tuning, round 1"
+        if not _interchangeable(self.cluster):
+            found = found[:FIRST_ROUND]
         found = _best(tuner.round(found, 1, budget.first_work, FIRST_HEAT, 0))
         for number, (keep, runs, work) in enumerate(budget.rounds, 2):
             if number == len(budget.rounds) + 1:  # only now, so that the bound has been found beside the tuning
@@ -418,8 +422,8 @@ class Planner:
             begins += starts(tuner.tables, self.request, True, orders)
         assignments = [start.assignment for start in begins if self.keep.admits(start.assignment)]
         assignments += self.keep.starts(tuner.tables, self.cluster.num_ranks, self.request)
-        if tuner.long:
-            evened = tuner.balanced(assignments, self.budget.first_work // 2, BLIND_HEAT)
+        if tuner.long or not _interchangeable(self.cluster):
+            evened = tuner.balanced(assignments, self.budget.first_work, BLIND_HEAT)
             assignments += [assignment for assignment in evened if self.keep.admits(assignment)]
         fused: list[tuple[bool, ...] | None] = [None] * len(assignments)
         for plan in plans:
