@@ -153,6 +153,8 @@ class Planner:
                 plans += self._serial_plans() if tuner.limited or not plans else []
                 plans += self._settled_plans(rows)
                 plans = [plan for plan in plans if self.keep.admits(plan.assignment)] + self._warm_plans()
+                if self.warm is not None and self.keep.placement and not self.keep.partition:
+                    plans += self._cut_anew(self.warm)
                 found = self._tune(tuner, plans, pending)
             most = POLISHED_UNDER_LIMITS if tuner.limited else 1
             plans = [self._scheduled(tuner, entry) for entry in found[:most]] + plans
@@ -213,17 +215,22 @@ class Planner:
         self.bound = self._bound()
         plans = self._warm_plans()
         if not self.keep.partition:
-            self.phase = "cuts"
-            found = cuts_for_order(
-                self.profile, self.cluster, self.request, self.warm.assignment, self.warm.orders,
-                work=self.budget.fixed_work, watch=self.watch, jobs=self.jobs,
-            )  # fmt: skip
-            if found is not None:
-                timeline = simulate(self._pipeline(found), self.warm.orders)
-                plans += [Scheduled(found, timeline)] if timeline.fits else []  # beside what the engine keeps
+            plans += self._cut_anew(self.warm)
         if not plans:
             raise self._none_found()
         return min(plans, key=lambda plan: self.value(plan.timeline)), rows, self.bound
+
+    def _cut_anew(self, warm: WarmStart) -> list[Scheduled]:
+        """Return a given plan with the best cuts found for its ranks and orders, where they fit."""
+        self.phase = "cuts"
+        found = cuts_for_order(
+            self.profile, self.cluster, self.request, warm.assignment, warm.orders,
+            work=self.budget.fixed_work, watch=self.watch, jobs=self.jobs,
+        )  # fmt: skip
+        if found is None:
+            return []
+        timeline = simulate(self._pipeline(found), warm.orders)
+        return [Scheduled(found, timeline)] if timeline.fits else []  # beside what the engine keeps
 
     def _classic_rows(self, names: Collection[str] = ALL_NAMES, p2p: P2P | None = None) -> list[ClassicRow]:
         return classic_rows(

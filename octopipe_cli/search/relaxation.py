@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ortools.sat.python import cp_model
@@ -76,10 +76,29 @@ def lower_bound(
     spans = request.objective == "span"
     share = deterministic_time / 2 if spans else deterministic_time
     step, status, argument = _bound(table, request, False, share, end, stop)
-    if not spans:
-        return CertifiedBound(step, None, status, argument)
-    span, status, argument = _bound(table, request, True, share, end, stop)
-    return CertifiedBound(max(step, span), span, status, argument)
+    found = CertifiedBound(step, None, status, argument)
+    if spans:
+        span, status, argument = _bound(table, request, True, share, end, stop)
+        found = CertifiedBound(max(step, span), span, status, argument)
+    if not request.engine.startswith("megatron") or table.num_ranks == 1:
+        return found
+    return _at_most(found, fewer_ranks_ns(table, request))
+
+
+def fewer_ranks_ns(table: AtomTable, request: Request) -> int:
+    """Return a bound on plans that leave a rank without layers, as Megatron-LM may: no other argument speaks of them.
+
+    All work is on the other ranks, and one micro-batch takes its way.
+    """
+    others, alone = (replace(table, class_of=table.class_of[:count]) for count in (table.num_ranks - 1, 1))
+    return max(load_ns(others, request), path_ns(alone))
+
+
+def _at_most(bound: CertifiedBound, most_ns: int) -> CertifiedBound:
+    if max(bound.step_time_ns, bound.span_ns or 0) <= most_ns:
+        return bound
+    span = None if bound.span_ns is None else min(bound.span_ns, most_ns)
+    return CertifiedBound(min(bound.step_time_ns, most_ns), span, "bounded", "load")
 
 
 def _bound(

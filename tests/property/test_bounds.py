@@ -133,3 +133,20 @@ def tiny_cluster(rng: Random) -> dict[str, Any]:
     links, p2p = {"within_node": link}, rng.choice(("overlapped", "blocking"))
     cluster: dict[str, Any] = {"schema": "octopipe.cluster", "version": 1, "name": "two", "ranks": ranks}
     return cluster | {"links": links, "p2p": p2p, "action_overhead_us": rng.choice((0, 0.2))}
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32))
+def test_no_plan_beats_the_relaxation(seed: int) -> None:
+    rng = Random(seed)
+    instance = random_instance(rng)
+    timeline = timeline_of(instance)
+    bound = lower_bound(
+        profile_from_document(instance.profile, "profile"),
+        cluster_from_document(instance.cluster, "cluster"),
+        narrowest_request(rng, instance),
+        deterministic_time=0.2,
+    )
+    assert bound.step_time_ns <= timeline.step_time_ns
+    assert bound.span_ns is not None
+    assert bound.span_ns <= timeline.span_ns

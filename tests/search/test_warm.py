@@ -48,9 +48,9 @@ def planned(
     inputs: Loaded[Profile], old: Plan | None = None, *, machine: Loaded[Cluster] | None = None, **how: Any
 ) -> Plan:
     warm = None if old is None else loaded(old)
-    jobs = how.pop("jobs", 1)
+    jobs, budget = how.pop("jobs", 1), how.pop("budget", BUDGET)
     request = Request(**{"num_microbatches": 4, "warm_start": None if warm is None else warm.digest, **how})
-    return make_plan(inputs, machine or cluster(), request, budget=BUDGET, warm=warm, jobs=jobs)
+    return make_plan(inputs, machine or cluster(), request, budget=budget, warm=warm, jobs=jobs)
 
 
 def moved(old: Plan, new: Plan) -> int:
