@@ -222,6 +222,8 @@ class Planner:
 
     def _cut_anew(self, warm: WarmStart) -> list[Scheduled]:
         """Return a given plan with the best cuts found for its ranks and orders, where they fit."""
+        if warm.orders is None:
+            return []
         self.phase = "cuts"
         found = cuts_for_order(
             self.profile, self.cluster, self.request, warm.assignment, warm.orders,
