@@ -5,6 +5,7 @@ from __future__ import annotations
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.diff.change import Change
 from octopipe_cli.diff.clusters import compare_clusters
+from octopipe_cli.diff.engines import compare_engines
 from octopipe_cli.diff.inputs import compare_inputs
 from octopipe_cli.diff.layers import Alignment
 from octopipe_cli.diff.memory import below_headroom, compare_memory, memory_of
@@ -50,6 +51,7 @@ def compare_plans(
             *compare_stages(both, judge),
             *compare_ranks(old, new, judge),
             *compare_orders(both, judge),
+            *compare_engines(old, new, judge),
             *compare_request(old, new, judge),
             *compare_inputs(old, new, judge),
         ]

@@ -154,6 +154,7 @@ _TABLE: Final = (
     _same("order-changed", "a rank runs its actions in another order"),
     # what was asked for
     _same("engine-changed", "the plan is for another engine"),
+    _pair(("engine-lost", "an engine no longer runs the plan"), ("engine-gained", "an engine runs the plan now")),
     _same("microbatches-changed", "a step has another number of micro-batches"),
     _same("request-changed", "something else of the request is different"),
     _same("p2p-changed", "transfers block the sender, or no longer do"),

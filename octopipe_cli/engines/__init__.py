@@ -12,7 +12,7 @@ from octopipe_cli.cluster import P2P
 from octopipe_cli.engines.facts import Facts, ModelFacts, Rule, Violation
 from octopipe_cli.engines.renumber import along_model
 from octopipe_cli.engines.rules import DEEPSPEED_RULES, MEGATRON_RULES, TORCH_RULES, TORCHTITAN_RULES, no_empty_stage
-from octopipe_cli.plan import Engine, Plan
+from octopipe_cli.plan import Engine, Orders, Plan
 
 __all__ = ["ENGINES", "EngineRules", "Violation", "engine_p2p", "why_not", "why_not_model"]
 
@@ -70,7 +70,9 @@ ENGINES: Final[Mapping[Engine, EngineRules]] = {
 }
 
 
-def why_not(plan: Plan, engine: Engine, symbols: Mapping[str, str] | None = None) -> list[Violation]:
+def why_not(
+    plan: Plan, engine: Engine, symbols: Mapping[str, str] | None = None, orders: Orders | None = None
+) -> list[Violation]:
     """Return the rules of an engine that a plan breaks, in the engine's order; nothing where the engine runs it.
 
     Parameters
@@ -81,8 +83,12 @@ def why_not(plan: Plan, engine: Engine, symbols: Mapping[str, str] | None = None
         One of `ENGINES`.
     symbols
         Of megatron-hybrid: layer symbols by kind, before those that the kinds' names suggest.
+    orders
+        The plan's orders, where they have been read already.
     """
     facts = Facts(along_model(plan), engine, symbols or {})
+    if orders is not None and plan.rank_order is None:
+        facts.orders = orders
     violations: list[Violation] = []
     broken: set[str] = set()
     for rule in ENGINES[engine].rules:

@@ -57,14 +57,14 @@ CASES = (
         "a stage split on its rank",
         {"cuts": (0, 5, 10), "ranks": (0, 1)},
         {"cuts": (0, 2, 5, 10), "ranks": (0, 0, 1)},
-        f"{SLOWER} bubble-ratio-higher gap-larger cuts-moved stage-added placement-changed order-changed",
+        f"{SLOWER} bubble-ratio-higher gap-larger cuts-moved stage-added placement-changed order-changed engine-lost",
     ),
     Case(
         "a stage split between ranks",
         {"cuts": (0, 5, 10), "ranks": (0, 1)},
         {"cuts": (0, 3, 5, 10), "ranks": (0, 1, 0)},
         f"{SLOWER} bubble-ratio-higher gap-smaller bound-higher rank-memory-higher rank-memory-lower layers-moved "
-        "layers-moved cuts-moved stage-added order-changed order-changed",
+        "layers-moved cuts-moved stage-added order-changed order-changed engine-lost",
     ),
     Case(
         "cyclic to V",
@@ -91,7 +91,7 @@ CASES = (
         {},
         {"cuts": (0, 2, 3, 5, 8, 10), "ranks": (0, 0, 1, 0, 1), "recompute": (False, False, True, False, False)},
         f"{SLOWER} bubble-ratio-higher gap-larger rank-memory-lower cuts-moved "
-        "stage-added placement-changed recompute-on order-changed",
+        "stage-added placement-changed recompute-on order-changed engine-lost",
     ),
     Case(
         "one layer more",
@@ -116,7 +116,8 @@ CASES = (
         "split backward",
         {},
         {"orders": all_forward_first((0, 1, 0, 1), 3, split=True)},
-        f"{FASTER} bubble-ratio-lower gap-smaller rank-memory-lower order-changed order-changed",
+        f"{FASTER} bubble-ratio-lower gap-smaller rank-memory-lower order-changed order-changed "
+        "engine-lost engine-lost",
     ),
     Case("another engine", {}, {"engine": "torch"}, "engine-changed"),
     Case("seed and effort", {}, {"seed": 7, "effort": "thorough"}, "request-changed request-changed"),
@@ -415,3 +416,14 @@ def test_a_new_plan_is_checked_too() -> None:
     assert [change.id for change in found] == ["plan-added", "plan-invalid", "headroom-below"]
     assert [change.effect for change in found] == ["neutral", "regression", "regression"]
     assert [change.id for change in removed_plan(small, Thresholds())] == ["plan-removed"]
+
+
+def test_the_engine_and_the_rule_are_told() -> None:
+    """One stage more on rank 0 than on rank 1: torchtitan's placement is broken, PyTorch's own is not."""
+    split = next(case for case in CASES if case.name == "a stage split on its rank")
+    changes = compare_plans(plan(**split.old), plan(**split.new))
+    lost = [change for change in changes if change.id == "engine-lost"]
+    assert [(change.old, change.effect) for change in lost] == [("torchtitan", "neutral")]
+    assert lost[0].message == (
+        "torchtitan no longer runs the plan: 3 stages are not the same number on each of 2 ranks"
+    )
