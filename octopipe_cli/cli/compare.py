@@ -90,7 +90,7 @@ def compare(
     Example: octopipe compare llama3-8b.json a100-4.json -m 16 --plan llama3-8b.plan.json
     """
     plans = plan or []
-    names = {f"--plan {number}": name for number, name in enumerate(plans, 1)}
+    names = {f"--plan {number}" if len(plans) > 1 else "--plan": name for number, name in enumerate(plans, 1)}
     check_stdin(PROFILE=profile, CLUSTER=cluster, **names, **{"--lengths": lengths})
     model, machine = load_inputs(profile, cluster, num_microbatches)
     planned = [_planned(name, model, machine, num_microbatches) for name in plans]

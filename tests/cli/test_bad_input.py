@@ -168,7 +168,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "format": ((*PLAN, "-m", "4", "--format", "xml"), "--format"),
     "both-stdin": (("plan", "-", "-", "-m", "4"), "PROFILE and CLUSTER"),
     "verify-both-stdin": (("verify", "plan.json", "--profile", "-", "--cluster", "-"), "profile and cluster"),
-    "compare-both-stdin": (("compare", "-", "cluster.json", "-m", "2", "--plan", "-"), "PROFILE and plan"),
+    "compare-both-stdin": (("compare", "-", "cluster.json", "-m", "2", "--plan", "-"), "PROFILE and --plan cannot"),
     "verify-without": (("verify", "plan.json"), "--profile"),
     "missing-profile": (("plan", "none.json", "cluster.json", "-m", "4"), "none.json"),
     "missing-cluster": (("plan", "profile.json", "none.json", "-m", "4"), "none.json"),
