@@ -88,6 +88,11 @@ class Cluster(Record, frozen=True, kw_only=True, dict=True):
         return tuple(Rank(r, g.hardware, _limit_bytes(g), g.speed, g.node) for r, g in enumerate(groups))
 
     @property
+    def limited(self) -> bool:
+        """Whether the memory of any rank is limited."""
+        return any(member.memory_limit_bytes is not None for member in self.members)
+
+    @property
     def num_ranks(self) -> int:
         """How many ranks there are."""
         return len(self.members)

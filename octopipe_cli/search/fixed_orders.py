@@ -110,7 +110,7 @@ class FixedSearch:
         self.known = known
         self.profile, self.cluster, self.request, self.watch, self.jobs = profile, cluster, request, watch, jobs
         self.tables: Tables = _with_whole_roles(build_tables(profile, cluster, request), profile)
-        self.limited = any(member.memory_limit_bytes is not None for member in cluster.members)
+        self.limited = cluster.limited
         again = {"none": (False,), "full": (True,), "auto": (False, True) if self.limited else (False,)}
         self.orders = fixed_orders(
             fixed_schedules(request.engine, cluster), cluster.num_ranks, request.num_microbatches, profile.num_layers,
@@ -183,8 +183,12 @@ class FixedSearch:
         made = [self.timeline(FixedFound(0, order, assignment.cuts)) for order in fitting]
         return [plan for plan in made if plan[1].fits]
 
+    def _ranks(self, order: FixedOrder) -> tuple[int, ...]:
+        """Return the rank of each stage: in a circle."""
+        return tuple(range(self.cluster.num_ranks)) * order.stages_per_rank
+
     def _assignment(self, order: FixedOrder, cuts: tuple[int, ...]) -> Assignment:
-        ranks = tuple(range(self.cluster.num_ranks)) * order.stages_per_rank
+        ranks = self._ranks(order)
         return Assignment(cuts, ranks, (order.recompute,) * len(ranks))
 
     def _pipeline(self, order: FixedOrder, assignment: Assignment) -> Pipeline:
@@ -220,11 +224,10 @@ class FixedSearch:
         return FixedFound(value, order, tuple(bench.best.tolist())) if value < OVER else None
 
     def _bench(self, order: FixedOrder, run: int) -> FixedBench:
-        ranks = tuple(range(self.cluster.num_ranks)) * order.stages_per_rank
         seed = (self.request.seed * 1009 + order.stages_per_rank * 31 + order.group_size) * 1009 + run
         return new_fixed_bench(
             self.sequences[order.stages_per_rank, order.group_size],
-            ranks,
+            self._ranks(order),
             self.request.num_microbatches,
             order.recompute,
             self.limited,
@@ -235,7 +238,7 @@ class FixedSearch:
         """Return cuts to begin at: even in time, even in number, and those that are known."""
         if self.settled is not None:
             return [self.settled]
-        ranks = tuple(range(self.cluster.num_ranks)) * order.stages_per_rank
+        ranks = self._ranks(order)
         even = even_cuts(self.tables, ranks)
         if even is None:
             return []

@@ -41,7 +41,7 @@ def cuts_for_order(
     """
     tables = build_tables(profile, cluster, request)
     rows = rows_of(orders)
-    limited = any(member.memory_limit_bytes is not None for member in cluster.members)
+    limited = cluster.limited
     settings = (cluster.action_overhead_ns, cluster.p2p == "blocking", request.objective == "span")
     no_mtp = (-1, 0, 0)
     each = int(tables.times[:3, :, -1].sum(axis=0).max()) * request.num_microbatches // cluster.num_ranks

@@ -58,7 +58,7 @@ def check_feasible(profile: Profile, cluster: Cluster, request: Request) -> None
     """
     case = MemoryCase(profile, cluster, request, build_atoms(profile, cluster, request))
     _check_pieces(case)
-    if all(member.memory_limit_bytes is None for member in cluster.members):
+    if not cluster.limited:
         return
     contiguous = one_stage_a_rank(case)
     if contiguous is not None and contiguous.least_excess <= 0:

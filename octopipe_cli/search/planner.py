@@ -105,8 +105,7 @@ class Planner:
         self.observer = observer
         self.phase = "reading"
         actions = 3 * request.num_microbatches * min(profile.num_layers, 4 * cluster.num_ranks)
-        limited = any(member.memory_limit_bytes is not None for member in cluster.members)
-        self.budget = budget or BUDGETS[request.effort].for_size(actions, limited)
+        self.budget = budget or BUDGETS[request.effort].for_size(actions, cluster.limited)
         self.bound: CertifiedBound | None = None
         self.lengths = request_lengths(profile, request)
         self.sets = None if sets is None else found_with(sets)
@@ -500,7 +499,7 @@ class Planner:
         return Scheduled(plan.assignment, timeline)
 
     def _none_found(self) -> LimitError:
-        if all(member.memory_limit_bytes is None for member in self.cluster.members):
+        if not self.cluster.limited:
             return LimitError(
                 "no plan was found that keeps the profile's rules and the request",
                 remedy="allow more stages a rank, free placement, or more effort (--effort thorough)",

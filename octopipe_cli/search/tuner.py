@@ -87,7 +87,7 @@ class Tuner:
         self.num_ranks = cluster.num_ranks
         self.num_layers = profile.num_layers
         self.overhead = cluster.action_overhead_ns
-        self.limited = any(member.memory_limit_bytes is not None for member in cluster.members)
+        self.limited = cluster.limited
         self.modes = (cluster.p2p == "blocking", request.objective == "span")
         self.most_on_rank = request.max_stages_per_rank or self.num_layers
         self.allowed = self._allowed(profile)
@@ -202,14 +202,8 @@ class Tuner:
     def lengthened(self, entries: Sequence[Found], work: int) -> list[Found]:
         """Return entries scheduled with all micro-batches; from now on everything is."""
         self.scheduled = self.full
-        looks = [(entry.assignment, entry.fused, entry.rule) for entry in entries]
-        share = work // max(1, len(looks))
-
-        def look(at: int) -> Found:
-            assignment, fused, rule = looks[at]
-            return self.first_look([assignment], [fused], share, rule)[0]
-
-        return [look(at) for at in range(len(looks))]
+        share = work // max(1, len(entries))
+        return [self.first_look([entry.assignment], [entry.fused], share, entry.rule)[0] for entry in entries]
 
     def _all(self, task: Callable[[int], Result], count: int) -> list[Result]:
         if self.jobs == 1:
