@@ -20,7 +20,7 @@ def export(plan: Loaded[Plan], options: Options) -> str:
     """Return the hybrid pattern of a plan with the flags it needs; the symbols that were read off names are told."""
     check_symbols(plan, options.symbols)
     check_runs(plan, "megatron-hybrid", options.symbols)
-    symbols = {kind: layer_symbols(kind, options.symbols) or "" for kind in plan.value.kinds}
+    symbols = {kind: layer_symbols(kind, options.symbols) or "" for kind in _used(plan.value)}
     pattern = _pattern(plan.value, symbols)
     for problem in pattern_problems(pattern, len(plan.value.ranks)):
         raise InvalidPlanError(
@@ -63,9 +63,12 @@ def check_symbols(plan: Loaded[Plan], symbols: Mapping[str, str]) -> None:
             )
 
 
+def _used(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(kind for stage in plan.stages for kind in expand(stage.kinds)))
+
+
 def _told(plan: Plan) -> list[str]:
-    used = dict.fromkeys(kind for stage in plan.stages for kind in expand(stage.kinds))
-    return [kind for kind in used if plan.kinds.get(kind, "decoder") in ("decoder", "mtp")]
+    return [kind for kind in _used(plan) if plan.kinds.get(kind, "decoder") in ("decoder", "mtp")]
 
 
 def _pattern(plan: Plan, symbols: dict[str, str]) -> Pattern:
