@@ -16,12 +16,12 @@ _octopipe_node() {
             ;;
         'show')
             commands=''
-            options='--format --no-gantt --why --width --from --to --ranks --profile --cluster -h --help'
+            options='--format --no-gantt --why --memory --width --from --to --ranks --full --profile --cluster -h --help'
             valued='--format --width --from --to --ranks --profile --cluster'
             ;;
         'compare')
             commands=''
-            options='-m --num-microbatches --plan --recompute --max-stages-per-rank --layout --group-size --lengths --tokens --format -h --help'
+            options='-m --num-microbatches --plan --recompute --max-stages-per-rank --layout --group-size --lengths --tokens --gantt --format -h --help'
             valued='-m --num-microbatches --plan --recompute --max-stages-per-rank --layout --group-size --lengths --format'
             ;;
         'sweep')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -29,7 +30,9 @@ from octopipe_cli.replay import needs_inputs, replay
 from octopipe_cli.simulate import Timeline
 
 if TYPE_CHECKING:
+    from octopipe_cli.classic import ClassicRow
     from octopipe_cli.classic.layout import PricedLayout
+    from octopipe_cli.render.versus import Case
 
 #: What is taken over from a classic schedule's row.
 COLUMNS: Final = (
@@ -78,6 +81,14 @@ def compare(
         ),
     ] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="The file of lengths counts tokens.")] = False,
+    gantt: Annotated[
+        bool,
+        typer.Option(
+            "--gantt",
+            help="Draw the plan below the fastest classic schedule that fits, on one time axis; several plans below "
+            "one another; layouts, where given, in the schedule's place.",
+        ),
+    ] = False,
     format: Annotated[Format, typer.Option(help="How the rows are printed.")] = Format.text,
 ) -> None:
     """List the classic schedules on the same inputs, a plan and layouts written by hand beside them.
@@ -87,7 +98,7 @@ def compare(
     bytes). The speed-up is the row's step time over the plan's. Layouts run in Megatron-LM's order: 1F1B, interleaved
     with more than a stage a rank.
 
-    Example: octopipe compare llama3-8b.json a100-4.json -m 16 --plan llama3-8b.plan.json
+    Example: octopipe compare llama3-8b.json a100-4.json -m 16 --plan llama3-8b.plan.json --gantt
     """
     plans = plan or []
     names = {f"--plan {number}" if len(plans) > 1 else "--plan": name for number, name in enumerate(plans, 1)}
@@ -95,6 +106,8 @@ def compare(
     model, machine = load_inputs(profile, cluster, num_microbatches)
     planned = [_planned(name, model, machine, num_microbatches) for name in plans]
     sets = asked_lengths(lengths, (model, machine, num_microbatches), tokens=tokens)
+    if gantt and (not plans or format is Format.json):
+        raise InputError("--gantt draws plans as text", remedy="name one with --plan, and leave out --format json")
     if group_size is not None and not layout:
         raise InputError("--group-size is for layouts", remedy="give a layout with --layout, or leave it out")
     from octopipe_cli.classic import classic_rows  # only now: it loads the compiler
@@ -131,11 +144,15 @@ def compare(
         from octopipe_cli.render.console import glyphs_of, make_console, rendered
         from octopipe_cli.render.lengths import lengths_table
         from octopipe_cli.render.tables import compare_table
+        from octopipe_cli.render.versus import versus
 
         console = make_console()
         glyphs = glyphs_of(console)
         table = compare_table(listed, glyphs, console.width)
-        emit(rendered(console, table if sets is None else lengths_table(listed, len(over), glyphs, console.width)))
+        texts = [table if sets is None else lengths_table(listed, len(over), glyphs, console.width)]
+        if gantt:
+            texts.append(versus(_cases(rows, layout or [], priced, planned), console.width, glyphs))
+        emit(rendered(console, *texts))
 
 
 def _planned(
@@ -161,6 +178,24 @@ def _plan_row(loaded: Loaded[Plan], timeline: Timeline, several: bool) -> dict[s
         **{key: getattr(timeline, key) for key in COLUMNS[4:]},
         "speedup": None,
     }
+
+
+def _cases(
+    rows: Sequence[ClassicRow],
+    layouts: Sequence[str],
+    priced: Sequence[PricedLayout],
+    planned: Sequence[tuple[Loaded[Plan], Timeline]],
+) -> list[Case]:
+    """Return what is drawn: the layouts or, for a single plan, the fastest schedule that fits; then the plans."""
+    from octopipe_cli.render.versus import Case
+
+    cases = [Case(f"layout {text}", found.timeline) for text, found in zip(layouts, priced, strict=True)]
+    if not cases and len(planned) == 1:
+        best = min(rows, key=lambda row: (not row.fits, row.step_time_ns))
+        stages = "1 stage" if best.stages_per_rank == 1 else f"{best.stages_per_rank} stages"
+        fits = "" if best.fits else ", does not fit"
+        cases.append(Case(f"{best.schedule}, {best.partition} partition, {stages} a rank{fits}", best.timeline))
+    return cases + [Case(loaded.file, timeline) for loaded, timeline in planned]
 
 
 def _layout_row(text: str, found: PricedLayout) -> dict[str, Any]:

@@ -21,7 +21,7 @@ PANELS: Final = {
         ENGINE: "engine recompute backward placement max_stages_per_rank group_size to symbol comms",
         SEARCH: "effort seed time_limit jobs fresh warm_start",
         RUN: "device dtype kernels repeats timed steps scale timeout sequence_length micro_batch_size",
-        OUTPUT: "output format output_format name note no_gantt width why trace granularity take_larger",
+        OUTPUT: "output format output_format name note no_gantt gantt width why trace granularity take_larger",
     }.items()
     for name in names.split()
 }

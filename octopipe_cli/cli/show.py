@@ -26,6 +26,12 @@ def show(
     why: Annotated[
         bool, typer.Option("--why", help="Say why the step takes so long, and what would help, with the numbers.")
     ] = False,
+    memory: Annotated[
+        bool,
+        typer.Option(
+            "--memory", rich_help_panel="Output", help="Draw what each rank holds over time too, to the chart's axis."
+        ),
+    ] = False,
     width: Annotated[
         int | None,
         typer.Option(
@@ -44,6 +50,12 @@ def show(
         str | None,
         typer.Option("--ranks", metavar="LIST", help="Show these ranks: 0,2-5.", rich_help_panel=PART),
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Show all of a long step, not the pattern of its steady state once.", rich_help_panel=PART
+        ),
+    ] = False,
     profile: PlanProfile = None,
     cluster: PlanCluster = None,
 ) -> None:
@@ -55,8 +67,12 @@ def show(
     """
     from octopipe_cli.plan import load_plan
 
-    if no_gantt or output_format is Format.json:
-        _refuse_parts({"--from": from_ms, "--to": to_ms, "--ranks": ranks})
+    if output_format is Format.json or (no_gantt and not memory):
+        _refuse_parts({"--from": from_ms, "--to": to_ms, "--ranks": ranks, "--full": full or None})
+    if output_format is Format.json and memory:
+        raise InputError(
+            "--memory draws, and --format json does not", remedy="`octopipe export --to json` has the curves"
+        )
     loaded = load_plan(plan_file)
     plan, plan_file = loaded.value, loaded.file
     timeline = replayed(loaded, profile, cluster)
@@ -66,15 +82,20 @@ def show(
         emit_json(_document(plan, timeline, why))
         return
     from octopipe_cli.render.console import glyphs_of, make_console, rendered
-    from octopipe_cli.render.gantt import gantt
+    from octopipe_cli.render.frame import make_frame
+    from octopipe_cli.render.gantt import gantt_in
+    from octopipe_cli.render.memory import memory_chart
     from octopipe_cli.render.report import report
 
     console = make_console(width=width)
     glyphs = glyphs_of(console)
-    texts = [report(plan, timeline, console.width, glyphs)]
-    if not no_gantt:
+    texts = []
+    if memory or not no_gantt:
         begin, end = _nanoseconds("--from", from_ms), _nanoseconds("--to", to_ms)
-        texts.insert(0, gantt(plan, timeline, console.width, glyphs, begin or 0, end, chosen))
+        frame = make_frame(timeline, console.width, glyphs, begin or 0, end, chosen, full)
+        texts += [] if no_gantt else [gantt_in(plan, frame)]
+        texts += [memory_chart(frame)] if memory else []
+    texts.append(report(plan, timeline, console.width, glyphs))
     if why:
         from octopipe_cli.explain import explain
         from octopipe_cli.render.why import why as why_text

@@ -19,7 +19,12 @@ class Tick(NamedTuple):
 def ticks(window: Window, cells: int) -> tuple[Unit, list[Tick]]:
     """Return the unit and the ticks: 1, 2 or 5 times a power of ten apart, as dense as their labels allow."""
     unit, times = round_times(window, cells)
-    return unit, [Tick((time - window.from_ns) * cells // window.length_ns, label) for time, label in times]
+    marks: list[Tick] = []
+    for time, label in times:
+        cell = window.place_ns(time) * cells // window.length_ns
+        if window.shows(time) and (not marks or cell > marks[-1].cell + len(marks[-1].label)):
+            marks.append(Tick(cell, label))
+    return unit, marks
 
 
 def round_times(window: Window, cells: int) -> tuple[Unit, list[tuple[int, str]]]:

@@ -44,8 +44,10 @@ def axis(window: Window, cells: int, indent: int, glyphs: Glyphs) -> Iterator[Te
     unit, marks = ticks(window, cells)
     line = [glyphs.line] * cells
     labels = ""
+    if window.left_out_to_ns:
+        line[window.place_ns(window.left_out_to_ns) * cells // window.length_ns] = glyphs.gap
     for mark in marks:
-        line[mark.cell] = glyphs.tick
+        line[mark.cell] = glyphs.tick if line[mark.cell] == glyphs.line else glyphs.gap
         labels = labels.ljust(indent + 1 + mark.cell) + mark.label
     yield Text(" " * indent + glyphs.corner + "".join(line), style=DIM)
     yield Text(f"{labels} {glyphs.plain(unit.name)}", style=DIM)

@@ -12,15 +12,27 @@ from octopipe_cli.simulate import Timeline
 
 
 class Window(NamedTuple):
-    """The part of the step that is shown, in ns; never empty."""
+    """The part of the step that is shown, in ns, never empty; of it a stretch may be left out."""
 
     from_ns: int
     to_ns: int
+    left_out_from_ns: int = 0
+    left_out_to_ns: int = 0
 
     @property
     def length_ns(self) -> int:
-        """How long it is."""
-        return self.to_ns - self.from_ns
+        """How much of the step is shown."""
+        return self.to_ns - self.from_ns - (self.left_out_to_ns - self.left_out_from_ns)
+
+    def place_ns(self, time_ns: int) -> int:
+        """Return how far from the window's beginning an instant is shown; the nearest shown one where it is not."""
+        inside = min(max(time_ns, self.from_ns), self.to_ns)
+        left_out = min(max(inside, self.left_out_from_ns), self.left_out_to_ns) - self.left_out_from_ns
+        return inside - self.from_ns - left_out
+
+    def shows(self, time_ns: int) -> bool:
+        """Return whether an instant is shown."""
+        return self.from_ns <= time_ns < self.to_ns and not self.left_out_from_ns <= time_ns < self.left_out_to_ns
 
 
 class Cell(NamedTuple):
@@ -76,8 +88,7 @@ def sample(timeline: Timeline, rank: int, window: Window, cells: int) -> list[Ce
     largest: list[dict[str, tuple[int, Piece]]] = [{} for _ in range(cells)]
     for piece in pieces(timeline, rank, window):
         # In units of 1 / cells ns every border of a cell is a whole number: cell c ends at (c + 1) * length.
-        low = max(piece.start_ns - window.from_ns, 0) * cells
-        high = min(piece.end_ns - window.from_ns, length) * cells
+        low, high = window.place_ns(piece.start_ns) * cells, window.place_ns(piece.end_ns) * cells
         for cell in range(low // length, -(-high // length)):
             part = min(high, (cell + 1) * length) - max(low, cell * length)
             if part <= 0:

@@ -53,6 +53,8 @@ class Glyphs:
     tick: str
     rule: str
     infinity: str
+    gap: str
+    peak: str
 
     def name(self, text: str) -> str:
         """Return a name from a file as this set can show it."""
@@ -73,6 +75,8 @@ BLOCKS: Final = Glyphs(
     tick="┴",
     rule="─",
     infinity="∞",
+    gap="≈",
+    peak="▼",
 )
 ASCII: Final = Glyphs(
     ascii_only=True,
@@ -84,6 +88,8 @@ ASCII: Final = Glyphs(
     tick="+",
     rule="-",
     infinity="inf",
+    gap="~",
+    peak="v",
 )
 
 

@@ -48,6 +48,35 @@ def test_the_text_has_a_line_a_row(folder: Path, octopipe: Octopipe) -> None:
     assert [line.split()[0] for line in lines[1:]] == [row["schedule"] for row in rows]
 
 
+def test_the_plan_is_drawn_below_the_fastest_schedule(folder: Path, octopipe: Octopipe) -> None:
+    table = octopipe(*ARGUMENTS, "--plan", "plan.json").out
+    drawn = octopipe(*ARGUMENTS, "--plan", "plan.json", "--gantt").out
+    assert drawn.startswith(f"{table}\n")
+    lines = drawn[len(table) + 1 :].splitlines()
+    # The first of those with the least step time, 21 ms; the plan is 1F1B.
+    assert lines[0] == "interleaved-1f1b, equal partition, 2 stages a rank: 21.00 ms"
+    assert lines[3] == "plan.json: 26.00 ms, 5.000 ms (23.8 %) MORE"
+    assert [line.count("│") for line in lines[1:3] + lines[4:6]] == [2] * 4
+    several = octopipe(*ARGUMENTS, "--plan", "plan.json", "--plan", "plan.json", "--gantt").out
+    assert several.count("\nplan.json: 26.00 ms\n") == 2
+    assert "a rank: " not in several
+
+
+@pytest.mark.parametrize("more", [(), ("--plan", "plan.json", "--format", "json")])
+def test_a_chart_without_a_plan_or_as_json_is_refused(folder: Path, octopipe: Octopipe, more: tuple[str, ...]) -> None:
+    result = octopipe(*ARGUMENTS, "--gantt", *more)
+    assert (result.code, result.out) == (2, "")
+    assert "--gantt draws plans as text" in result.err
+
+
+def test_layouts_are_drawn_in_the_schedule_s_place(blocks: Path, octopipe: Octopipe) -> None:
+    octopipe("plan", "profile.json", "cluster.json", "-m", "2", "--effort", "quick", "-o", "new.json")
+    drawn = octopipe(*ARGUMENTS, "--plan", "new.json", "--layout", "Et|tL", "--gantt").out
+    assert "\nlayout Et|tL: 26.00 ms\n" in drawn
+    assert "\nnew.json: " in drawn
+    assert "a rank: " not in drawn
+
+
 def test_fewer_stages_a_rank_where_asked(folder: Path, octopipe: Octopipe) -> None:
     rows = json.loads(octopipe(*ARGUMENTS, "--max-stages-per-rank", 1, "--format", "json").out)["rows"]
     assert {row["stages_per_rank"] for row in rows} == {1}

@@ -14,12 +14,15 @@ from octopipe_cli.cli.show import parse_ranks, show
 from octopipe_cli.errors import DeadlockError, InputError, InvalidPlanError, OctopipeError
 from octopipe_cli.explain import explain
 from octopipe_cli.plan import load_plan, plan_text
+from octopipe_cli.render.frame import make_frame
 from octopipe_cli.render.gantt import gantt
+from octopipe_cli.render.glyphs import BLOCKS
+from octopipe_cli.render.memory import memory_chart
 from octopipe_cli.render.report import report
 from octopipe_cli.render.why import why
 from octopipe_cli.render.why_document import why_document
 from octopipe_cli.replay import replay
-from tests.render.plans import v_plan
+from tests.render.plans import v_plan, wide_plan
 
 
 @pytest.fixture
@@ -58,6 +61,28 @@ def test_parts_and_width(plan_file: str, capsys: pytest.CaptureFixture[str]) -> 
     timeline = replay(loaded, plan_file)
     chart = gantt(loaded, timeline, 100, from_ns=1_500_000, to_ns=40_250_000, ranks=[3, 0, 1])
     assert capsys.readouterr().out.startswith(chart.plain)
+
+
+def test_memory_follows_the_chart_or_stands_alone(plan_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded = load_plan(plan_file).value
+    frame = make_frame(replay(loaded, plan_file), 80, BLOCKS)
+    memory = memory_chart(frame).plain
+    show(plan_file, memory=True)
+    assert capsys.readouterr().out.startswith(f"{gantt(loaded, frame.timeline, 80).plain}\n{memory}\nstep time")
+    show(plan_file, memory=True, no_gantt=True)
+    assert capsys.readouterr().out.startswith(f"{memory}\nstep time")
+    show(plan_file, memory=True, no_gantt=True, ranks="2", from_ms=10.0, to_ms=20.0)
+    part = make_frame(frame.timeline, 80, BLOCKS, 10_000_000, 20_000_000, [2])
+    assert capsys.readouterr().out.startswith(memory_chart(part).plain)
+
+
+def test_a_long_step_is_shown_in_full_where_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "wide.plan.json"
+    file.write_text(plan_text(wide_plan(4, 64)), encoding="utf-8")
+    show(str(file))
+    assert "\nsteady state: micro-batches 4 to 63 enter" in capsys.readouterr().out
+    show(str(file), full=True)
+    assert "steady state" not in capsys.readouterr().out
 
 
 def test_without_chart_and_as_json(plan_file: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,6 +132,8 @@ def test_no_lists_of_ranks(text: str) -> None:
         {"from_ms": 30.0, "to_ms": 20.0},
         {"from_ms": 1e9},
         {"no_gantt": True, "ranks": "0"},
+        {"no_gantt": True, "full": True},
+        {"output_format": Format.json, "memory": True},
         {"output_format": Format.json, "from_ms": 1.0},
     ],
 )

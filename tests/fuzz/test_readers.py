@@ -91,5 +91,7 @@ def test_spoilt_input_for_long(name: str) -> None:
         signal.signal(signal.SIGVTALRM, before)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     commands = len(READERS[name].commands)
-    print(f"{name}: {tries} inputs, {used >> 10} MiB, {slowest_s:.2f} s of CPU time for {commands} commands at the most")
+    print(
+        f"{name}: {tries} inputs, {used >> 10} MiB, {slowest_s:.2f} s of CPU time for {commands} commands at the most"
+    )
     assert used < MOST_MEMORY_KIB

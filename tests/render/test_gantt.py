@@ -12,11 +12,12 @@ from rich.style import Style
 from octopipe_cli.errors import InputError
 from octopipe_cli.plan import InputFile, Plan
 from octopipe_cli.render.console import rendered
+from octopipe_cli.render.frame import make_frame
 from octopipe_cli.render.gantt import gantt
-from octopipe_cli.render.glyphs import ASCII, TONES, texture_style
+from octopipe_cli.render.glyphs import ASCII, BLOCKS, TONES, texture_style
 from octopipe_cli.render.report import report
 from octopipe_cli.simulate import Timeline
-from tests.render.plans import GIB, make_plan, one_f_one_b, replay, v_plan, wide_plan
+from tests.render.plans import GIB, MS, make_plan, one_f_one_b, replay, v_plan, wide_plan
 
 Golden = Callable[[str, str], None]
 
@@ -39,14 +40,57 @@ def rows(chart: str, side: str = "│") -> dict[str, str]:
     return {label.strip(): cells for label, cells, _ in lines if label.strip()}
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
+WIDTHS = (60, 80, 120, 200)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_chart_without_colour(width: int, v: tuple[Plan, Timeline], golden: Golden) -> None:
     golden(f"gantt-v-{width}.txt", gantt(*v, width).plain)
 
 
-def test_chart_in_colour(v: tuple[Plan, Timeline], golden: Golden) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", width=80, _environ={})
-    golden("gantt-v-80-colour.txt", rendered(console, gantt(*v, 80)))
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_long_step_shows_its_steady_state_once(width: int, golden: Golden) -> None:
+    plan = wide_plan(4, 64)
+    timeline = replay(plan)
+    chart = gantt(plan, timeline, width).plain
+    golden(f"gantt-steady-{width}.txt", chart)
+    assert "the same pattern 60 times" in " ".join(chart.split())
+    # 2 of 101 ms of a step that is 60 periods of 12 ms long are shown, and all ranks are idle as much as ever.
+    assert "4.4%" in chart
+    assert "│  4.4%" in gantt(plan, timeline, width, full=True).plain
+    assert "steady state" not in gantt(plan, timeline, width, full=True).plain
+    assert "steady state" not in gantt(plan, timeline, width, from_ns=MS).plain
+
+
+def test_a_step_that_fits_is_shown_whole() -> None:
+    plan = wide_plan(2, 16)  # 32 actions a rank
+    assert "steady state" in gantt(plan, replay(plan), 80).plain
+    assert "steady state" not in gantt(plan, replay(plan), 120).plain
+
+
+def test_the_steady_state_lies_below_its_bracket() -> None:
+    plan = wide_plan(4, 64)
+    frame = make_frame(replay(plan), 120, BLOCKS)
+    assert frame.steady is not None
+    begin, end = frame.bracket().index("["), frame.bracket().index("]") + 1
+    # 40 to 52 of the 101 ms shown.
+    assert (begin, end) == (40 * frame.cells // 101, 52 * frame.cells // 101)
+    assert frame.window.shows(52 * MS - 1)
+    assert not frame.window.shows(52 * MS)
+    assert not frame.window.shows(760 * MS - 1)
+    assert frame.window.place_ns(760 * MS) == 52 * MS
+
+
+@pytest.mark.parametrize("colours", ["truecolor", "256", "standard"])
+def test_chart_in_colour(colours: str, v: tuple[Plan, Timeline], golden: Golden) -> None:
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system=colours,  # type: ignore[arg-type]
+        width=80,
+        _environ={},
+    )
+    golden(f"gantt-v-80-{'colour' if colours == 'truecolor' else colours}.txt", rendered(console, gantt(*v, 80)))
 
 
 def test_chart_and_report_of_many(wide: tuple[Plan, Timeline], golden: Golden) -> None:
@@ -64,7 +108,7 @@ def test_lines_keep_to_the_width(width: int, v: tuple[Plan, Timeline], wide: tup
     for plan, timeline in (v, wide):
         for text in (gantt(plan, timeline, width), report(plan, timeline, width)):
             assert max(map(len, text.plain.splitlines())) <= width
-        bars = [line for line in gantt(plan, timeline, width).plain.splitlines() if line.endswith(".0")]
+        bars = [line for line in gantt(plan, timeline, width).plain.splitlines() if "│" in line and line.endswith(".0")]
         assert {len(line) for line in bars} == {width}
 
 
