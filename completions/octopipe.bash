@@ -61,7 +61,7 @@ _octopipe_node() {
             ;;
         'init')
             commands=''
-            options='--cluster --engine --tensor-parallel --expert-parallel --pipeline-parallel --sequence-length --micro-batch-size --global-batch-size -o --output --force --format -h --help'
+            options='--cluster --engine --tensor-parallel --expert-parallel --pipeline-parallel --sequence-length --micro-batch-size --global-batch-size --text-only -o --output --force --format -h --help'
             valued='--cluster --engine --tensor-parallel --expert-parallel --pipeline-parallel --sequence-length --micro-batch-size --global-batch-size -o --output --format'
             ;;
         'profile')
@@ -76,8 +76,8 @@ _octopipe_node() {
             ;;
         'profile estimate')
             commands=''
-            options='--hardware --sequence-length --micro-batch-size --tensor-parallel --context-parallel --expert-parallel --data-parallel --sequence-parallel --no-sequence-parallel --zero --dtype --grad-dtype --optimizer --flash-attention --no-flash-attention --granularity -o --output --name -h --help'
-            valued='--hardware --sequence-length --micro-batch-size --tensor-parallel --context-parallel --expert-parallel --data-parallel --zero --dtype --grad-dtype --optimizer --granularity -o --output --name'
+            options='--hardware --sequence-length --micro-batch-size --tensor-parallel --context-parallel --expert-parallel --data-parallel --sequence-parallel --no-sequence-parallel --zero --dtype --grad-dtype --optimizer --flash-attention --no-flash-attention --granularity --images --image-size --frozen --text-only -o --output --name -h --help'
+            valued='--hardware --sequence-length --micro-batch-size --tensor-parallel --context-parallel --expert-parallel --data-parallel --zero --dtype --grad-dtype --optimizer --granularity --images --image-size --frozen -o --output --name'
             ;;
         'profile measure')
             commands=''
@@ -241,7 +241,7 @@ _octopipe_value() {
             'profile import megatron --profile' | \
             'profile calibrate 1' | \
             'profile merge +')
-            words='jamba-20b jamba-52b llama3-32b llama3-8b nemotron-h-47b nemotron-h-4b nemotron-nano-9b-v2'
+            words='gemma-3-27b jamba-20b jamba-52b llama3-32b llama3-8b nemotron-h-47b nemotron-h-4b nemotron-nano-9b-v2'
             files=json
             ;;
         'plan 2' | \
@@ -276,7 +276,7 @@ _octopipe_value() {
             'init 1' | \
             'profile estimate 1' | \
             'profile measure 1')
-            words='bamba-9b deepseek-v3 gemma-3-27b glm-4.5 gpt-oss-120b gpt3-175b jamba-1.5-mini kimi-k2 llama-2-70b llama-2-7b llama-3.1-405b llama-3.1-70b llama-3.1-8b minimax-text-01 mixtral-8x7b nemotron-3-super-120b-a12b nemotron-h-8b nemotron-nano-9b-v2 qwen3-30b-a3b qwen3-32b qwen3-8b qwen3-next-80b-a3b'
+            words='bamba-9b deepseek-v3 gemma-3-27b glm-4.5 gpt-oss-120b gpt3-175b jamba-1.5-mini kimi-k2 llama-2-70b llama-2-7b llama-3.1-405b llama-3.1-70b llama-3.1-8b minimax-text-01 mixtral-8x7b nemotron-3-super-120b-a12b nemotron-h-8b nemotron-nano-9b-v2 qwen2.5-vl-7b qwen3-30b-a3b qwen3-32b qwen3-8b qwen3-next-80b-a3b'
             files=json
             ;;
         'run --dtype')
@@ -303,6 +303,9 @@ _octopipe_value() {
             ;;
         'profile estimate --granularity')
             words='layer sublayer'
+            ;;
+        'profile estimate --frozen')
+            words='vision projector'
             ;;
         'profile estimate -o' | \
             'profile estimate --output' | \

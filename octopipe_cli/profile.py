@@ -136,6 +136,8 @@ class KindWork(msgspec.Struct, frozen=True, kw_only=True):
     active_parameters: Count
     flops: dict[str, Annotated[int, msgspec.Meta(ge=0)]]
     bound: dict[str, str] = {}
+    #: What is left of the backward, where it is not whole.
+    backward: str | None = None
 
 
 def expand(items: Any) -> Iterator[str]:
@@ -260,7 +262,7 @@ def model_work(profile: Profile) -> ModelWork | None:
     Model FLOPs are three times the forward's: a backward has two products for each of the forward's, and what is
     computed again (recomputed activations, attention scores) does not count (PaLM, arXiv 2204.02311, appendix B; that
     counts all pairs of positions of causal attention, here those that are seen count). A merged profile tells what its
-    first source does, and the rates of all.
+    first source does, and the rates of all. Devices that share a sample's text each run all its images.
     """
     sources = _estimates(profile)
     peaks: dict[str, float] = {}
@@ -270,10 +272,23 @@ def model_work(profile: Profile) -> ModelWork | None:
             return None
         peaks.update({str(name): float(value) for name, value in found.items()})
     work = _work_of(profile, sources[0])
-    forward = sum(work[name].flops["forward"] for name in profile.layer_kinds) if work else 0
     training = profile.training
-    flops = 3 * forward * training.tensor_parallel * training.context_parallel
+    flops = (
+        sum(
+            _model_flops(work[name]) * (1 if profile.kinds[name].modality == "vision" else training.context_parallel)
+            for name in profile.layer_kinds
+            if work
+        )
+        * training.tensor_parallel
+    )
     return ModelWork(flops, peaks) if flops and peaks else None
+
+
+def _model_flops(work: KindWork) -> int:
+    """Return the model FLOPs of a layer on a device: its forward's for each pass, those left out where it is frozen."""
+    frozen = work.backward is not None
+    passes = 1 + sum(work.flops[name] > 0 for name in PASSES[1:]) if frozen else 3
+    return passes * work.flops["forward"]
 
 
 def _estimates(profile: Profile) -> list[dict[str, Any]]:

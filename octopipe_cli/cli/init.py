@@ -78,6 +78,12 @@ def init(
             help="Samples of a step over all replicas; by default 4 micro-batches for each rank of the pipeline.",
         ),
     ] = None,
+    text_only: Annotated[
+        bool,
+        typer.Option(
+            "--text-only", rich_help_panel=TRAINING, help="Leave a vision encoder and its projector out of the model."
+        ),
+    ] = False,
     output: Annotated[
         str,
         typer.Option(
@@ -105,6 +111,7 @@ def init(
     from octopipe_cli.profile import profile_from_document
     from octopipe_cli.profiling.configs.families import architecture_of, load_config
     from octopipe_cli.profiling.setting import Setting
+    from octopipe_cli.profiling.vision_setting import seeing
 
     if not looks_like(cluster):
         raise InputError(
@@ -115,7 +122,8 @@ def init(
             remedy="with a cluster file of your own, octopipe profile estimate is all that is missing",
         )
     line = parse(cluster)
-    architecture = architecture_of(read := load_config(config))
+    read = load_config(config)
+    architecture, seen = seeing(read, architecture_of(read), "layer", {}, text_only=text_only)
     check_nodes(cluster, tensor_parallel)
     layers = len(architecture.layers)
     degrees = degrees_of(line.num_devices, tensor_parallel, expert_parallel, pipeline_parallel, layers)
@@ -127,7 +135,7 @@ def init(
         expert_parallel=degrees.expert,
         data_parallel=degrees.data,
     )
-    origin = {"method": "estimated", "config": read.name, "config_digest": read.digest, "granularity": "layer"}
+    origin = {"method": "estimated", "config": read.name, "config_digest": read.digest, "granularity": "layer", **seen}
     document = _profile(architecture, line.hardware, setting, origin)
     machine_document, machine = cluster_of(cluster, degrees)
     files = Files.of(architecture.name, output)

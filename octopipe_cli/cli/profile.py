@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -20,8 +20,8 @@ def show_profile(
     """Show the layers, times and sizes of a model profile.
 
     Times are in ms, sizes in bytes or in KiB, MiB, GiB: of one layer for one micro-batch in text, of all layers of a
-    kind together in JSON. Parameters of MTP depths are counted apart. Of an estimated profile, FLOPs, active parameters
-    and what bounds each kind are told too.
+    kind together in JSON. Parameters of MTP depths and of a vision encoder are counted apart. Of an estimated profile,
+    FLOPs, active parameters and what bounds each kind are told too.
 
     Example: octopipe profile show profiles/models/llama3-8b.json
     """
@@ -36,19 +36,19 @@ def show_profile(
 
 
 def summary(profile: Profile) -> dict[str, Any]:
-    """Return a profile's totals as a document; MTP depths are not counted in `parameters`."""
+    """Return a profile's totals as a document; MTP depths and vision layers are not counted in `parameters`."""
     layers = profile.layer_kinds
     work = estimated_work(profile)
     counts = {name: layers.count(name) for name in profile.kinds}
 
-    def total(value: Callable[[Kind], int], mtp: bool) -> int:
-        kinds = profile.kinds.items()
-        return sum(counts[name] * value(kind) for name, kind in kinds if (kind.role == "mtp") is mtp)
+    def parameters(part: str) -> int:
+        return sum(counts[name] * kind.parameters for name, kind in profile.kinds.items() if _part(kind) == part)
 
     return {
         "name": profile.name,
-        "parameters": total(lambda kind: kind.parameters, mtp=False),
-        "mtp_parameters": total(lambda kind: kind.parameters, mtp=True),
+        "parameters": parameters("language"),
+        "mtp_parameters": parameters("mtp"),
+        "vision_parameters": parameters("vision"),
         **_active(profile, work),
         "layers": len(layers),
         "hardware": list(profile.hardware),
@@ -62,9 +62,14 @@ def summary(profile: Profile) -> dict[str, Any]:
     }
 
 
+def _part(kind: Kind) -> str:
+    """Return what a kind's parameters are counted with: the language model, MTP depths or the vision encoder."""
+    return "vision" if kind.modality != "text" else "mtp" if kind.role == "mtp" else "language"
+
+
 def _active(profile: Profile, work: Mapping[str, KindWork]) -> dict[str, int]:
-    """Return the parameters a token meets, MTP depths not counted, where the profile knows them."""
-    names = [name for name in profile.layer_kinds if profile.kinds[name].role != "mtp"]
+    """Return the parameters a token of text meets, MTP depths not counted, where the profile knows them."""
+    names = [name for name in profile.layer_kinds if _part(profile.kinds[name]) == "language"]
     return {"active_parameters": sum(work[name].active_parameters for name in names)} if work else {}
 
 
@@ -73,6 +78,8 @@ def _kind_summary(kind: Kind, count: int, work: KindWork | None) -> dict[str, An
     times = {hardware: _times(kind, hardware, count) for hardware in kind.times}
     sizes = {key: count * getattr(kind, key) for key in ("parameters", *BYTES)}
     document = {"layers": count, "role": kind.role, "splittable": kind.splittable, "times": times, **sizes}
+    if kind.modality != "text":
+        document["modality"] = kind.modality
     if work is not None:
         document["active_parameters"] = count * work.active_parameters
         document["flops"] = {step: count * work.flops[step] for step in PASSES}
@@ -120,6 +127,8 @@ def _text(profile: Profile, totals: dict[str, Any]) -> str:
         facts.append(f"{count_text(totals['active_parameters'])} of them active")
     if totals["mtp_parameters"]:
         facts.append(f"{count_text(totals['mtp_parameters'])} more in MTP depths")
+    if totals["vision_parameters"]:
+        facts.append(f"{count_text(totals['vision_parameters'])} more in vision encoder and projector")
     lines = [f"{glyphs.name(profile.name)}: {', '.join(facts)}"]
     origin = [(key, value) for key, value in profile.provenance.items() if key != "kinds" or not work]
     lines += [f"{glyphs.name(str(key))}: {glyphs.name(str(value))}" for key, value in origin]

@@ -107,16 +107,19 @@ def list_hardware(format: FormatOption = Format.text) -> None:
 def list_configs(format: FormatOption = Format.text) -> None:
     """List the model configs that ship: for init and profile estimate.
 
-    Parameters of MTP depths are not counted; active ones are those that a token meets.
+    Parameters of MTP depths are not counted, those of a vision encoder and its projector apart; active ones are those
+    that a token of text meets.
 
     Example: octopipe configs
     """
     from octopipe_cli.profiling.configs.families import architecture_of, load_config
+    from octopipe_cli.profiling.configs.vision import with_images
     from octopipe_cli.words import count_text
 
     rows: list[dict[str, Any]] = []
     for name, path in shipped_files("configs").items():
-        model = architecture_of(load_config(str(path)))
+        model = architecture_of(config := load_config(str(path)))
+        seeing = with_images(config, model, "layer")
         layers = [layer for layer in model.layers if layer.role != "mtp"]
         rows.append(
             {
@@ -125,13 +128,15 @@ def list_configs(format: FormatOption = Format.text) -> None:
                 "layers": sum(layer.role == "decoder" for layer in layers),
                 "parameters": sum(layer.parameters for layer in layers),
                 "active_parameters": sum(layer.active_parameters for layer in layers),
+                "vision_parameters": 0 if seeing is None else seeing[0].vision_parameters,
             }
         )
     if format is Format.json:
         emit_json(rows)
         return
-    sized = [row | {key: count_text(row[key]) for key in ("parameters", "active_parameters")} for row in rows]
-    _show(sized, ["config", "family", "layers", "parameters", "active"], format)
+    counts = ("parameters", "active_parameters", "vision_parameters")
+    sized = [row | {key: count_text(row[key]) if row[key] else "-" for key in counts} for row in rows]
+    _show(sized, ["config", "family", "layers", "params", "active", "vision"], format)
 
 
 def _show(rows: Sequence[dict[str, Any]], heads: list[str], format: Format) -> None:

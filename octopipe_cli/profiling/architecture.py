@@ -23,6 +23,9 @@ How to read it:
   is shared (learned positions; Zamba2's Mamba beside its shared block, unless the granularity is ``sublayer``).
 - An MTP depth norms, projects and runs a block of its own; its logits are the head's work: ``Head.predictions`` is
   1 + depths.
+- `Layer.images` is there for the layers of a vision encoder and its projector, which stand ahead of the embedding:
+  their positions are an image's, their width is the encoder's. Where parts are frozen, `Layer.backward` says what of
+  the backward is left.
 - Widths are in elements, not bytes; ``window`` is how many positions at most a query sees, None for all up to it.
 """
 
@@ -36,17 +39,51 @@ from typing import Literal
 from octopipe_cli.profiling.blocks import Block, Parallel, Shared
 
 Role = Literal["embedding", "decoder", "mtp", "head"]
+#: What a layer's backward computes: both gradients, its input's or its weights' alone, none.
+Backward = Literal["full", "input", "weight", "none"]
+#: What of a model may be frozen.
+VisionPart = Literal["vision", "projector"]
 Granularity = Literal["layer", "sublayer"]
 
 
 @dataclass(frozen=True)
+class Images:
+    """What images are to a layer of the vision encoder or the projector.
+
+    Parameters
+    ----------
+    width
+        Of the residual stream.
+    positions
+        Of an image.
+    passed
+        Elements of an image that cross the boundary behind the layer.
+    part
+        What the layer belongs to.
+    aside
+        Whether what it computes goes to the text past the encoder's further layers, which so need no gradient of it.
+    """
+
+    width: int
+    positions: int
+    passed: int
+    part: VisionPart = "vision"
+    aside: bool = False
+
+
+@dataclass(frozen=True)
 class Layer:
-    """A layer: its kind's name, its blocks in order, its role, how many tensors of the model's width it passes on."""
+    """A layer: its kind's name, its blocks in order, its role, how many tensors of the model's width it passes on.
+
+    `images` is there where it works on images in place of text.
+    """
 
     kind: str
     blocks: tuple[Block, ...]
     role: Role = "decoder"
     carried: int = 1
+    images: Images | None = None
+    backward: Backward = "full"
 
     @property
     def parameters(self) -> int:
@@ -84,18 +121,23 @@ class Architecture:
 
     @property
     def parameters(self) -> int:
-        """Weights of the model; MTP depths are not counted, as published totals do."""
-        return sum(layer.parameters for layer in self.layers if layer.role != "mtp")
+        """Weights of the language model; MTP depths are not counted, as published totals do."""
+        return sum(layer.parameters for layer in self.layers if layer.role != "mtp" and layer.images is None)
 
     @property
     def active_parameters(self) -> int:
-        """Weights a token meets; MTP depths are not counted."""
-        return sum(layer.active_parameters for layer in self.layers if layer.role != "mtp")
+        """Weights a token of text meets; MTP depths are not counted."""
+        return sum(layer.active_parameters for layer in self.layers if layer.role != "mtp" and layer.images is None)
 
     @property
     def mtp_parameters(self) -> int:
         """Weights of the MTP depths."""
         return sum(layer.parameters for layer in self.layers if layer.role == "mtp")
+
+    @property
+    def vision_parameters(self) -> int:
+        """Weights of the vision encoder and the projector."""
+        return sum(layer.parameters for layer in self.layers if layer.images is not None)
 
 
 def walk(blocks: Iterable[Block]) -> Iterable[Block]:

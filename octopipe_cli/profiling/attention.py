@@ -27,12 +27,12 @@ def attention(block: Attention, setting: Setting, keep_input: bool = True) -> li
     rotated = (heads + kv_heads) * block.head_dim
     if block.qk_norm:
         operations.append(norm(setting, rotated, "qk norm", tokens))
-    if setting.rotary:
+    if setting.rotary and block.rotary:
         size = ELEMENT * tokens * rotated
         operations.append(elementwise("rotary", size, size, 2 * size, kernels=2))
-    operations.append(
-        attention_core(setting, heads, kv_heads, block.head_dim, block.value_dim, block.window, block.chunk)
-    )
+    dims = (block.head_dim, block.value_dim)
+    core = attention_core(setting, heads, kv_heads, *dims, block.window, block.chunk, causal=block.causal)
+    operations.append(core)
     width = heads * block.value_dim
     if block.gate_width:
         operations.append(gate(setting, width, block.gate_width // degree))

@@ -36,11 +36,15 @@ class Dense:
 
 @dataclass(frozen=True)
 class Norm(Dense):
-    """A normalisation over `width` elements; `scale` and `bias` say which of its vectors it has."""
+    """A normalisation over `width` elements; `scale` and `bias` say which of its vectors it has.
+
+    `parts` pieces of a position are normalised each by itself, with the same weights.
+    """
 
     width: int
     bias: bool = False
     scale: bool = True
+    parts: int = 1
 
     @property
     def parameters(self) -> int:
@@ -81,6 +85,9 @@ class Attention(Dense):
         used again.
     extra_parameters
         Weights of small parts that nothing here describes otherwise (adapters).
+    causal, rotary
+        Whether a query sees only what lies before it (else all, or its whole chunk); whether queries and keys are
+        rotated, where the model's are.
     """
 
     hidden: int
@@ -100,6 +107,8 @@ class Attention(Dense):
     value_is_key: bool = False
     shares_kv: bool = False
     extra_parameters: int = 0
+    causal: bool = True
+    rotary: bool = True
 
     @property
     def value_dim(self) -> int:

@@ -10,7 +10,7 @@ from octopipe_cli.errors import InputError
 from octopipe_cli.formats import VERSION, Document, show
 from octopipe_cli.profile import SCHEMA, compress, profile_from_document
 from octopipe_cli.profiling import memory
-from octopipe_cli.profiling.architecture import Architecture, Layer, walk
+from octopipe_cli.profiling.architecture import Architecture, Backward, Layer, walk
 from octopipe_cli.profiling.blocks import Attention, Block, Embedding, GatedDeltaNet, Moe, Parallel, Shared
 from octopipe_cli.profiling.hardware import Hardware
 from octopipe_cli.profiling.lowering import lower
@@ -20,6 +20,12 @@ from octopipe_cli.profiling.setting import ELEMENT, Setting
 from octopipe_cli.profiling.stepping import step_seconds
 
 PASSES: Final = ("forward", "input", "weight")
+#: What the provenance says of a kind's backward where it is not whole.
+LEFT: Final[dict[Backward, str]] = {
+    "input": "frozen: W takes no time",
+    "weight": "nothing before it is trained: I takes no time, and W what leads to its own weights",
+    "none": "frozen, and nothing before it is trained: I and W take no time",
+}
 #: How profiles call a pass.
 NAMES: Final = {"forward": "forward_ms", "input": "backward_input_ms", "weight": "backward_weight_ms"}
 
@@ -128,13 +134,18 @@ class _Cost:
     """What one kind of layer costs on one device."""
 
     def __init__(self, layer: Layer, hardware: Hardware, setting: Setting, architecture: Architecture) -> None:
-        self.layer, self.hardware, self.setting, self.hidden = layer, hardware, setting, architecture.hidden
-        self.operations = lower(layer, setting, architecture.hidden)
+        hidden = architecture.hidden
+        if layer.images is not None:
+            setting, hidden = setting.of_images(layer.images.positions), layer.images.width
+        self.layer, self.hardware, self.setting, self.hidden = layer, hardware, setting, hidden
+        self.operations = lower(layer, setting, hidden)
         self.weights = memory.weights_of(layer, setting)
+        self.trained = layer.backward in ("full", "weight")
         gathered = _gathered(self.weights, setting)
         self.steps = {name: steps_of(self.operations, name) + gathered[name] for name in PASSES}
+        _leave_out(self.steps, self.operations, layer.backward)
         self.times = {name: pass_time(steps, hardware, setting.dtype) for name, steps in self.steps.items()}
-        self.step_seconds = step_seconds(self.weights, setting, hardware, architecture.hidden)
+        self.step_seconds = step_seconds(self.weights, setting, hardware, hidden) if self.trained else 0.0
         self.step_seconds += _tied_seconds(layer, setting, hardware, architecture)
 
     def kind(self) -> Document:
@@ -144,13 +155,14 @@ class _Cost:
         times["step_ms"] = _milliseconds(self.step_seconds)
         return {
             "parameters": layer.parameters,
-            "state_bytes": memory.state_bytes(self.weights, setting),
-            "activation_bytes": memory.activation_bytes(self.operations),
-            "weight_activation_bytes": memory.weight_activation_bytes(self.operations),
+            "state_bytes": memory.state_bytes(self.weights, setting, self.trained),
+            "activation_bytes": 0 if layer.backward == "none" else memory.activation_bytes(self.operations),
+            "weight_activation_bytes": memory.weight_activation_bytes(self.operations) if self.trained else 0,
             "output_bytes": memory.output_bytes(layer, setting, self.hidden),
             "workspace_bytes": memory.workspace_bytes(self.operations),
             **({"splittable": False} if _shares(layer.blocks) else {}),
             **({} if layer.role == "decoder" else {"role": layer.role}),
+            **({} if layer.images is None else {"modality": "vision"}),
             "times": {self.hardware.name: times},
         }
 
@@ -160,8 +172,24 @@ class _Cost:
             "active_parameters": self.layer.active_parameters,
             "flops": {name: flops_of(steps) for name, steps in self.steps.items()},
             "bound": {name: self.times[name].bound for name in PASSES if self.times[name].seconds},
-            "least_weight_activation_bytes": memory.least_weight_activation_bytes(self.operations),
+            "least_weight_activation_bytes": (
+                memory.least_weight_activation_bytes(self.operations) if self.trained else 0
+            ),
+            **({} if self.layer.backward == "full" else {"backward": LEFT[self.layer.backward]}),
         }
+
+
+def _leave_out(steps: dict[str, list[Step]], operations: list[Operation], backward: Backward) -> None:
+    """Leave out the passes that nothing needs.
+
+    Without I, W takes over what leads to the weights behind the first operation: the gradients of the others' inputs.
+    """
+    if backward in ("input", "none"):
+        steps["weight"] = []
+    if backward == "weight":
+        steps["weight"] = steps_of(operations[1:], "input") + steps["weight"]
+    if backward in ("weight", "none"):
+        steps["input"] = []
 
 
 def steps_of(operations: list[Operation], name: str) -> list[Step]:
@@ -194,7 +222,8 @@ def _tied_seconds(layer: Layer, setting: Setting, hardware: Hardware, architectu
 
     Megatron-LM all-reduces it over the embedding group. Nothing where the head is not tied.
     """
-    if layer.role != "embedding" or not any(0 in group for group in architecture.tied):
+    place = architecture.layers.index(layer)
+    if layer.role != "embedding" or not any(place in group for group in architecture.tied):
         return 0.0
     count = sum(part.dense for part in memory.weights_of(layer, setting))
     apart = setting.tensor_parallel * setting.context_parallel * setting.data_parallel

@@ -148,6 +148,7 @@ def attention_core(
     window: int | None = None,
     chunk: int | None = None,
     beyond: float = 0.0,
+    causal: bool = True,
 ) -> Operation:
     """Return softmax attention of queries that see what lies before them, on this device's heads.
 
@@ -159,6 +160,8 @@ def attention_core(
         The most positions a query sees: a window that slides, or a chunk of that length.
     beyond
         Further keys that a query sees on average (compressed ones).
+    causal
+        Whether what lies behind a query is hidden from it.
 
     Notes ----- Forward: 2 FLOPs x (key + value width) for each pair of query and visible key. Flash attention
     (2205.14135) skips what the mask hides; its backward runs 5 products for the forward's 2, 2.5 x; it keeps queries,
@@ -171,7 +174,7 @@ def attention_core(
     rows = tokens * heads
     width = heads * key_dim + kv_heads * (key_dim + value_dim)
     kept = ELEMENT * tokens * width
-    visible = visible_keys(length, window, chunk) + beyond
+    visible = visible_keys(length, window, chunk) + beyond if causal else min(length, chunk or length)
     ring = _ring(setting, ELEMENT * tokens * kv_heads * (key_dim + value_dim))
     if setting.flash_attention:
         flops = int(2 * rows * visible * (key_dim + value_dim))

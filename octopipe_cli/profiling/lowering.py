@@ -29,6 +29,8 @@ from octopipe_cli.profiling.blocks import (
     ShortConvolution,
 )
 from octopipe_cli.profiling.compressed import CompressedAttention, FactorizedAttention, HyperConnection
+from octopipe_cli.profiling.image_blocks import ImageBlock
+from octopipe_cli.profiling.image_lowering import image_block
 from octopipe_cli.profiling.kernels import elementwise, norm, projection, residual
 from octopipe_cli.profiling.operations import Collective, Exchange, Operation, moving
 from octopipe_cli.profiling.setting import ELEMENT, Setting
@@ -55,7 +57,7 @@ def _block(block: Block, setting: Setting, hidden: int, keep_input: bool = True)
     elif isinstance(block, Shared):
         yield from _lowered(block.blocks, setting, hidden)
     elif isinstance(block, Norm):
-        yield norm(setting, block.width)
+        yield norm(setting, block.width * block.parts)
     elif isinstance(block, Linear):
         rows = setting.sharded_tokens
         yield projection(setting, "projection", block.inputs, block.outputs, rows=rows, bias=block.bias)
@@ -64,6 +66,8 @@ def _block(block: Block, setting: Setting, hidden: int, keep_input: bool = True)
         yield elementwise("depth attention", block.sources * size, size, (2 * block.sources + 1) * size, kernels=3)
     elif isinstance(block, HyperConnection):
         yield from hyper_connection(block, setting)
+    elif isinstance(block, ImageBlock):
+        yield image_block(block, setting)
     elif isinstance(block, Embedding):
         yield from embedding(block, setting)
     elif isinstance(block, Head):

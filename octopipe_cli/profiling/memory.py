@@ -20,6 +20,7 @@ from octopipe_cli.profiling.blocks import (
     Shared,
 )
 from octopipe_cli.profiling.compressed import CompressedAttention, FactorizedAttention, HyperConnection
+from octopipe_cli.profiling.image_blocks import LayerScale, PatchEmbedding
 from octopipe_cli.profiling.operations import Operation
 from octopipe_cli.profiling.setting import ELEMENT, Optimizer, Setting
 
@@ -52,7 +53,9 @@ def weights_of(layer: Layer, setting: Setting) -> list[Weights]:
         else:
             whole = _whole(block)
             dense = whole + -(-(block.parameters - whole) // setting.tensor_parallel)
-            found.append(Weights(dense, 0, not isinstance(block, Embedding | Head | Norm)))
+            found.append(
+                Weights(dense, 0, not isinstance(block, Embedding | Head | Norm | PatchEmbedding | LayerScale))
+            )
     return found
 
 
@@ -70,7 +73,7 @@ def _stored(blocks: Iterable[Block]) -> Iterable[Block]:
 
 def _whole(block: Block) -> int:
     """Return how many weights every tensor-parallel device has whole: norms, positions, projections down to latents."""
-    if isinstance(block, Norm | Linear | DepthAttention | HyperConnection):
+    if isinstance(block, Norm | Linear | DepthAttention | HyperConnection | PatchEmbedding | LayerScale):
         return block.parameters
     if isinstance(block, Embedding):
         return block.positions * block.hidden
@@ -83,8 +86,8 @@ def _whole(block: Block) -> int:
     return 0
 
 
-def state_bytes(weights: Iterable[Weights], setting: Setting) -> int:
-    """Return the bytes of weights, gradients and optimizer states.
+def state_bytes(weights: Iterable[Weights], setting: Setting, trained: bool = True) -> int:
+    """Return the bytes of weights, gradients and optimizer states; of the weights alone where they are not trained.
 
     bf16 weights 2, gradients 4 or 2, Adam's fp32 copy and moments 12: 18 bytes a weight; with a distributed optimizer
     (ZeRO 1) 6 + 12 / replicas (1910.02054; Megatron-LM's README, "distributed optimizer"). ZeRO 2 cuts the gradients,
@@ -94,7 +97,7 @@ def state_bytes(weights: Iterable[Weights], setting: Setting) -> int:
     for part in weights:
         optimizer = 12 if setting.optimizer == "muon" and not part.matrices else STATE_BYTES[setting.optimizer]
         for count, replicas in ((part.dense, replicas_of(setting)), (part.expert, replicas_of(setting, experts=True))):
-            for size, cut_from in ((ELEMENT, 3), (setting.gradient_element, 2), (optimizer, 1)):
+            for size, cut_from in ((ELEMENT, 3), (setting.gradient_element, 2), (optimizer, 1))[: 3 if trained else 1]:
                 total += -(-count * size // (replicas if setting.zero >= cut_from else 1))
     return total
 
@@ -132,4 +135,7 @@ def workspace_bytes(operations: Sequence[Operation]) -> int:
 
 def output_bytes(layer: Layer, setting: Setting, hidden: int) -> int:
     """Return the boundary tensors behind a layer; sequence parallelism cuts them (2205.05198)."""
+    if layer.images is not None:
+        cut = setting.tensor_parallel if setting.sequence_parallel else 1
+        return ELEMENT * setting.micro_batch_size * layer.images.passed // cut
     return 0 if layer.role == "head" else layer.carried * ELEMENT * setting.sharded_tokens * hidden

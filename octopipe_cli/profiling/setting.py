@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from octopipe_cli.errors import InputError
@@ -35,6 +35,8 @@ class Setting:
         models use none.
     rotary
         Whether queries and keys are rotated.
+    images
+        Images of a micro-batch, all its samples together, where the model has a vision encoder.
     """
 
     sequence_length: int
@@ -51,6 +53,7 @@ class Setting:
     flash_attention: bool = True
     dropout: bool = False
     rotary: bool = True
+    images: int = 1
 
     def __post_init__(self) -> None:
         if self.sequence_length % (self.context_parallel * (self.tensor_parallel if self.sequence_parallel else 1)):
@@ -67,6 +70,21 @@ class Setting:
                 expected="a data-parallel degree that the expert-parallel degree divides",
                 remedy="give --data-parallel the number of all replicas of the dense part",
             )
+
+    def of_images(self, positions: int) -> Setting:
+        """Return the setting of layers that work on images of so many positions each: an image is a sequence.
+
+        Devices that cut a sample's text among them each have all its images. Without an even cut of an image's
+        positions there is no sequence parallelism.
+        """
+        return replace(
+            self,
+            sequence_length=positions,
+            micro_batch_size=self.images,
+            context_parallel=1,
+            data_parallel=self.data_parallel * self.context_parallel,
+            sequence_parallel=self.sequence_parallel and positions % self.tensor_parallel == 0,
+        )
 
     @property
     def tokens(self) -> int:

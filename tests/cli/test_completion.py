@@ -21,7 +21,8 @@ SCRIPTS = Path(__file__).parents[2] / "completions"
 FILE = {"bash": SCRIPTS / "octopipe.bash", "zsh": SCRIPTS / "_octopipe", "fish": SCRIPTS / "octopipe.fish"}
 ENGINES = ["any", "deepspeed", "megatron", "megatron-hybrid", "torch", "torchtitan"]
 CLUSTERS = ["a100-4", "a100-8", "a100-80gb-2x8", "a100-80gb-8"]
-MODELS = ["jamba-20b", "jamba-52b", "llama3-32b", "llama3-8b", "nemotron-h-47b", "nemotron-h-4b", "nemotron-nano-9b-v2"]
+MODELS = ["gemma-3-27b", "jamba-20b", "jamba-52b", "llama3-32b", "llama3-8b", "nemotron-h-47b", "nemotron-h-4b"]
+MODELS += ["nemotron-nano-9b-v2"]
 HARDWARE = ["a100-40gb", "a100-80gb", "b200", "h100-sxm", "h200-sxm", "l40s", "mi300x"]
 
 #: Metavars of free text; a new one is either here or names a kind of file.

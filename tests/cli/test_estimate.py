@@ -22,6 +22,7 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 512,
     "rms_norm_eps": 1e-5,
 }
+ROOT = Path(__file__).parents[2]
 COMMON = ("--sequence-length", "128", "--micro-batch-size", "2")
 
 
@@ -117,3 +118,50 @@ def test_show_leaves_out_work_that_is_not_told_whole(folder: Path, octopipe: Oct
         assert "active_parameters" not in json.loads(
             octopipe("profile", "show", "spoiled.json", "--format", "json").out
         )
+
+
+def test_vision_language_models(folder: Path, octopipe: Octopipe) -> None:
+    command = ("profile", "estimate", "gemma-3-27b", "--hardware", "h100-sxm", *COMMON)
+
+    def made(*options: str) -> dict[str, Any]:
+        result = octopipe(*command, *options)
+        assert (result.code, result.err) == (0, "")
+        document: dict[str, Any] = json.loads(result.out)
+        return document
+
+    document = made("--images", "2", "--frozen", "vision", "-o", "-")
+    assert document["provenance"]["vision"] == {
+        "images_a_microbatch": 2,
+        "image_size": 896,
+        "positions_an_image": 4096,
+        "tokens_an_image": 256,
+        "frozen": ["vision"],
+    }
+    assert document["kinds"]["vision_attention_mlp"]["modality"] == "vision"
+    (folder / "gemma.json").write_text(json.dumps(document))
+    shown = json.loads(octopipe("profile", "show", "gemma.json", "--format", "json").out)
+    assert (shown["parameters"], shown["vision_parameters"]) == (27_009_002_240, 423_060_336)
+    assert "423.1 M more in vision encoder and projector" in octopipe("profile", "show", "gemma.json").out
+    alone = made("--text-only")
+    assert {kind.get("modality", "text") for kind in alone["kinds"].values()} == {"text"}
+    assert alone["provenance"]["parts"] == "text only"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        ("llama-3.1-8b", ("--images", "2"), "the config has no vision_config"),
+        ("gemma-3-27b", ("--frozen", "vision", "--text-only"), "which --text-only leaves out"),
+        ("gemma-3-27b", ("--image-size", "448"), "takes images of one size"),
+        ("gemma-3-27b", ("--frozen", "text"), "'text' is not one of 'vision', 'projector'"),
+    ],
+)
+def test_what_is_asked_of_no_encoder(octopipe: Octopipe, model: str, options: tuple[str, ...], said: str) -> None:
+    result = octopipe("profile", "estimate", model, "--hardware", "h100-sxm", *COMMON, *options)
+    assert (result.code, said in " ".join(result.err.split())) == (2, True)
+
+
+def test_the_shipped_estimate_is_what_is_estimated_today(octopipe: Octopipe) -> None:
+    shipped = ROOT / "profiles" / "models" / "gemma-3-27b.json"
+    setting = ("--sequence-length", "4096", "--micro-batch-size", "1", "--tensor-parallel", "4")
+    assert octopipe("profile", "estimate", "gemma-3-27b", "--hardware", "h100-sxm", *setting).out == shipped.read_text()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from octopipe_cli.profile import MAX_LAYERS
-from octopipe_cli.profiling.architecture import Architecture, Granularity, Layer, Role
+from octopipe_cli.profiling.architecture import Architecture, Granularity, Images, Layer, Role
 from octopipe_cli.profiling.blocks import Block, Head, Shared
 
 
@@ -60,16 +60,19 @@ class Model:
     soft_capped: bool = False
 
 
-class _Names:
+class KindNames:
     """Kind names: a second kind of the same name gets a number."""
 
     def __init__(self) -> None:
         self.taken: dict[str, Layer] = {}
 
-    def layer(self, name: str, blocks: tuple[Block, ...], role: Role, carried: int) -> Layer:
+    def layer(
+        self, name: str, blocks: tuple[Block, ...], role: Role, carried: int, images: Images | None = None
+    ) -> Layer:
+        """Return a layer whose kind has a name that no other kind has."""
         number = 1
         while True:
-            layer = Layer(name if number == 1 else f"{name}_{number}", blocks, role, carried)
+            layer = Layer(name if number == 1 else f"{name}_{number}", blocks, role, carried, images)
             if self.taken.setdefault(layer.kind, layer) == layer:
                 return layer
             number += 1
@@ -77,7 +80,7 @@ class _Names:
 
 def assemble(model: Model, name: str, family: str, granularity: Granularity) -> Architecture:
     """Return a model's architecture: its layers numbered, named and tied."""
-    names = _Names()
+    names = KindNames()
     carried = [model.carried] * len(model.decoder) if isinstance(model.carried, int) else list(model.carried)
     first_carried = model.carried if isinstance(model.carried, int) else 1
     layers = [names.layer("embedding", model.embedding, "embedding", first_carried)]
@@ -106,7 +109,7 @@ def too_many(count: int) -> bool:
     return 2 * count + 10 > MAX_LAYERS
 
 
-def _decoder_layers(parts: Sequence[Part], carried: int, granularity: Granularity, names: _Names) -> list[Layer]:
+def _decoder_layers(parts: Sequence[Part], carried: int, granularity: Granularity, names: KindNames) -> list[Layer]:
     parts = [part for part in parts if part.blocks]
     if granularity == "layer" or not parts:
         blocks = tuple(block for part in parts for block in part.blocks)

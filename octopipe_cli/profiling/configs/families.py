@@ -32,6 +32,9 @@ READERS: Final[Mapping[str, Callable[[Fields], Model]]] = {
 #: Where a multimodal config keeps its language model.
 NESTED: Final = ("text_config", "llm_config", "language_config")
 
+#: Models whose text layers read images' features by cross attention.
+CROSS_ATTENTION: Final = ("mllama",)
+
 #: Other names of a ``model_type``, as remote code, multimodal wrappers and their text configs write it.
 SAME_AS: Final[Mapping[str, str]] = {
     "gemma3": "gemma3_text",
@@ -188,10 +191,21 @@ def architecture_of(config: Config, granularity: Granularity = "layer") -> Archi
     return architecture
 
 
+def outer_fields(document: Mapping[str, Any], file: str) -> Fields:
+    """Return the fields of the config that holds those of the language model and of the encoders."""
+    outer = Fields(document, file, "multimodal")
+    return outer.below("thinker_config") or outer
+
+
 def text_fields(document: Mapping[str, Any], file: str) -> Fields:
     """Return the fields of the language model, its family with them."""
-    outer = Fields(document, file, "multimodal")
-    outer = outer.below("thinker_config") or outer
+    outer = outer_fields(document, file)
+    if outer.values.get("model_type") in CROSS_ATTENTION:
+        outer.fail(
+            "model_type",
+            "its text layers attend to the features of images (cross attention), which no chain of layers can say",
+            remedy="estimate the language model it was made from, Llama 3.1, and write the layers between by hand",
+        )
     for key in NESTED:
         inner = outer.below(key)
         if inner is not None and inner.has("hidden_size", "n_embd", "num_hidden_layers", "layers_block_type"):
