@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from octopipe_cli.pipeline import Pipeline, StageCost
+from octopipe_cli.plan import BoundArgument
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class BoundParts(NamedTuple):
         Before that stage's first action; work; idle time that the way to the last stage or memory forces; what follows.
     """
 
-    argument: str
+    argument: BoundArgument
     rank: int
     stage: int
     last_rank: int
@@ -236,7 +237,7 @@ class _Machine:
             - costs.sent_backward[self.stages[0]]
         )
 
-    def one_machine(self) -> Iterator[tuple[str, int, int, int]]:
+    def one_machine(self) -> Iterator[tuple[BoundArgument, int, int, int]]:
         """Yield (argument, stage, start, work) of the sets of actions that a time at which they can start cuts off."""
         costs = self.costs
         skipped = backward = 0

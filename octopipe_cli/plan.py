@@ -31,6 +31,18 @@ Part = Literal["partition", "placement", "order"]
 Robust = Literal["mean", "p95", "worst"]
 #: A micro-batch's length relative to the profile's.
 Length = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+#: What a bound may rest on; `search.relaxation.CertifiedBound` says what they are.
+BoundArgument = Literal[
+    "load",
+    "part",
+    "round trip",
+    "gradients",
+    "path",
+    "memory at the turns",
+    "memory over time",
+    "packing",
+    "relaxation",
+]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Index = Annotated[int, msgspec.Meta(ge=0, le=10**6)]
@@ -133,13 +145,17 @@ class Predicted(Record, frozen=True, kw_only=True):
 
 
 class Bound(Record, frozen=True, kw_only=True):
-    """The certified lower bound: no plan within `scope` is faster; `plan_ns` speaks of this partition and placement."""
+    """The certified lower bound: no plan within `scope` is faster; `plan_ns` speaks of this partition and placement.
+
+    `argument` is what it rests on.
+    """
 
     step_time_ns: Nanoseconds
     gap: float
     scope: str
     span_ns: Nanoseconds | None = None
     plan_ns: Nanoseconds | None = None
+    argument: BoundArgument | None = None
 
 
 class PlanRank(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from octopipe_cli.bounds import BoundParts, plan_bound_ns, plan_bound_parts
-from octopipe_cli.plan import Plan
+from octopipe_cli.plan import BoundArgument, Plan
 from octopipe_cli.simulate import Timeline
 
 #: A rank is full whose peak leaves less than one part in so many of its limit: 5 %.
@@ -52,8 +52,8 @@ class BoundSplit:
 
     Attributes
     ----------
-    certified_ns, scope
-        The bound the plan records, and what it speaks of.
+    certified_ns, scope, argument
+        The bound the plan records, what it speaks of, and what it rests on; None where the plan does not say.
     plan
         What the bound of this partition and placement is made of.
     unlimited_ns
@@ -67,6 +67,7 @@ class BoundSplit:
 
     certified_ns: int
     scope: str
+    argument: BoundArgument | None
     plan: BoundParts
     unlimited_ns: int
     order_ns: int
@@ -80,7 +81,7 @@ def bound_split(plan: Plan, timeline: Timeline) -> BoundSplit:
     unlimited = plan_bound_ns(replace(pipeline, limit_bytes=(None,) * pipeline.num_ranks))
     of_this = max(parts.total_ns, certified)  # the certified bound holds for this partition too
     order_ns = max(0, timeline.step_time_ns - of_this)
-    return BoundSplit(certified, plan.bound.scope, parts, unlimited, order_ns, of_this - certified)
+    return BoundSplit(certified, plan.bound.scope, plan.bound.argument, parts, unlimited, order_ns, of_this - certified)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,8 @@ def _gap_text(plan: Plan, timeline: Timeline) -> str:
         return f", optimal: equals the bound ({plan.bound.scope})" if reached == bound else ""
     if bound == 0:
         return ", no bound"
-    return f", {_gap_percent(reached, bound)} % above the bound of {time_text(bound)} ({plan.bound.scope})"
+    said = plan.bound.scope if plan.bound.argument is None else f"{plan.bound.scope}; by {plan.bound.argument}"
+    return f", {_gap_percent(reached, bound)} % above the bound of {time_text(bound)} ({said})"
 
 
 def _gap_percent(reached: int, bound: int) -> str:
@@ -285,6 +286,7 @@ def report_document(plan: Plan, timeline: Timeline) -> dict[str, Any]:
             "plan_ns": bound.plan_ns,
             "gap": bound.gap,
             "scope": bound.scope,
+            "argument": bound.argument,
         },
         "baseline": None
         if base is None

@@ -44,6 +44,7 @@ def _bound_document(bounds: BoundSplit) -> dict[str, Any]:
     return {
         "step_time_ns": bounds.certified_ns,
         "scope": bounds.scope,
+        "argument": bounds.argument,
         "plan_ns": bounds.plan.total_ns,
         "plan_parts": bounds.plan._asdict(),
         "plan_without_limits_ns": bounds.unlimited_ns,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from octopipe_cli.explain import Explanation
-from octopipe_cli.plan import Plan
+from octopipe_cli.plan import BoundArgument, Plan
 from octopipe_cli.words import gibibyte_text, percent_text, time_text
 
 #: A rank that waits longer in between than one part in so many of the step does not set the pace.
@@ -61,6 +61,18 @@ def _and(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
+#: What a certified bound counts, for the arguments that say something.
+ARGUMENTS: Final[Mapping[BoundArgument | None, str]] = {
+    "load": "the work of one rank, after its first layer can start",
+    "round trip": "the forwards and gradients of one rank, then the way back to the first layer",
+    "gradients": "the backward work of one rank, after one micro-batch has passed all layers",
+    "path": "one micro-batch alone",
+    "memory at the turns": "what memory lets a rank do before the first gradient and after the last forward",
+    "packing": "the work of the rank with the most, however the layers are handed out",
+    "memory over time": "all that is held, for as long as it must be",
+}
+
+
 def _bound_text(plan: Plan, explanation: Explanation) -> str:
     bounds, step_time = explanation.bounds, explanation.step_time_ns
     certified = bounds.certified_ns
@@ -72,6 +84,8 @@ def _bound_text(plan: Plan, explanation: Explanation) -> str:
     if not gap:
         return f"Optimal: the step time equals the bound ({bounds.scope})."
     text = f"The bound ({bounds.scope}) is {time_text(certified)}: the step is {_share(gap, certified)} above it."
+    if bounds.argument in ARGUMENTS:
+        text += f" It counts {ARGUMENTS[bounds.argument]}."
     if plan.request.engine in FIXED_ORDERS:
         return f"{text} The engine fixes the orders: only another partition or placement may help."
     if not bounds.order_ns:

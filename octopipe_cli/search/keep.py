@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import msgspec
 
-from octopipe_cli.bounds import plan_bound_ns, plan_span_bound_ns
+from octopipe_cli.bounds import plan_bound_ns, plan_bound_parts, plan_span_bound_ns
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import Loaded
@@ -95,6 +95,8 @@ class Keep:
         pipeline = build_pipeline(profile, cluster, bare, request.num_microbatches, "overlapped", lengths)
         pipeline = replace(pipeline, limit_bytes=(None,) * pipeline.num_ranks)
         span = None if bound.span_ns is None else max(bound.span_ns, plan_span_bound_ns(pipeline))
+        if span == bound.span_ns and (parts := plan_bound_parts(pipeline)).total_ns > bound.step_time_ns:
+            return replace(bound, step_time_ns=parts.total_ns, argument=parts.argument)
         return replace(bound, step_time_ns=max(bound.step_time_ns, plan_bound_ns(pipeline)), span_ns=span)
 
 

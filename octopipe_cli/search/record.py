@@ -116,6 +116,7 @@ def _bound(request: Request, timeline: Timeline, bound: CertifiedBound) -> Bound
         gap=value / least - 1 if least else 0.0,
         scope=_scope(request),
         plan_ns=plan_bound_ns(timeline.pipeline),
+        argument=bound.argument,
     )
 
 
