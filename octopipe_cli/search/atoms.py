@@ -119,6 +119,11 @@ class AtomTable:
         """How many types of atoms there are."""
         return len(self.sizes)
 
+    @property
+    def limited(self) -> bool:
+        """Whether a rank's memory is limited."""
+        return any(rank.limit_bytes is not None for rank in self.classes)
+
     @cached_property
     def counts(self) -> tuple[int, ...]:
         """How many atoms of each type there are."""

@@ -17,7 +17,7 @@ from octopipe_cli.profile import Profile
 from octopipe_cli.search.atoms import AtomTable, build_atoms
 from octopipe_cli.search.closed_bounds import common_divisor, fewer_ranks_ns, load_ns, memory_ns, path_ns
 from octopipe_cli.search.packing import packing_ns
-from octopipe_cli.search.relaxed_model import Relaxation
+from octopipe_cli.search.relaxed_model import Relaxation, goes_deeper
 from octopipe_cli.search.solver import new_solver
 
 #: Coarse passes converge quickly; what they lose is won back by the next. Ticks the bound is counted in, by pass.
@@ -105,13 +105,7 @@ def _bound(
     end: float,
     stop: Callable[[], bool] | None,
 ) -> tuple[int, str, BoundArgument]:
-    known: dict[BoundArgument, int] = {
-        "load": load_ns(table, request),
-        "path": path_ns(table),
-        "memory over time": memory_ns(table, request),
-    }
-    argument = max(known, key=lambda name: known[name])
-    best = known[argument]
+    best, argument = _closed(table, request)
     if best == 0 or table.num_atoms < table.num_ranks:  # nothing to do, or no plan at all
         return best, "optimal", argument
     over = stop is not None and stop()
@@ -120,19 +114,34 @@ def _bound(
         best, argument = packed, "packing"
     finest = common_divisor(table)
     units = [unit for unit in (best // ticks for ticks in RESOLUTIONS) if unit > 2 * finest]
-    for at, unit in enumerate([*units, finest]):
+    passes = [*((unit, False) for unit in units), (finest, False)]
+    if goes_deeper(table, request, span):  # from what is known by then it is soon told where nothing is gained
+        passes += [*((unit, True) for unit in units[:1]), (finest, True)]
+    least_share, status = budget / 4, "bounded"
+    for unit, deep in passes:
         left = end - time.monotonic()
         if left <= 0 or (stop is not None and stop()):
             break
-        share = budget / 4 if at < len(units) else budget
-        model = Relaxation(table, request, unit, best // unit, p2p=p2p, span=span)
+        share = max(budget, least_share) if deep else budget if unit == finest else budget / 4
+        model = Relaxation(table, request, unit, best // unit, p2p=p2p, span=span, deep=deep)
         solved = _solve(model, share, left, stop)
         budget -= min(solved.used, share)
         if solved.ticks * unit > best:
             best, argument = solved.ticks * unit, solved.argument
-        if solved.optimal and unit == finest:
-            return best, "optimal", argument
-    return best, "bounded", argument
+        if unit == finest:
+            status = "optimal" if solved.optimal else "bounded"
+    return best, status, argument
+
+
+def _closed(table: AtomTable, request: Request) -> tuple[int, BoundArgument]:
+    """Return the largest of the bounds in closed form, and its argument."""
+    known: dict[BoundArgument, int] = {
+        "load": load_ns(table, request),
+        "path": path_ns(table),
+        "memory over time": memory_ns(table, request),
+    }
+    argument = max(known, key=lambda name: known[name])
+    return known[argument], argument
 
 
 class _Solved(NamedTuple):
@@ -151,7 +160,7 @@ def _solve(
     solver.parameters.linearization_level = 2
     solver.parameters.cp_model_probing_level = 0
     # which proves more under memory limits, and less without
-    solver.parameters.use_objective_lb_search = relaxation.limited
+    solver.parameters.use_objective_lb_search = relaxation.limited and relaxation.deep
     if math.isfinite(time_limit_s):
         solver.parameters.max_time_in_seconds = time_limit_s
     if stop is not None:

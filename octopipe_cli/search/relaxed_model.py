@@ -24,11 +24,25 @@ OPENING_WINDOW: Final = 12
 MEBIBYTE: Final = 2**20
 
 
+def goes_deeper(table: AtomTable, request: Request, span: bool) -> bool:
+    """Return whether the arguments that cost most time, left out of a model that is not `deep`, say anything."""
+    turns = table.limited or _one_f_one_b(request)
+    return len(table.classes) > 1 or (turns and not span)
+
+
+def _one_f_one_b(request: Request) -> bool:
+    return request.max_stages_per_rank == 1 and request.engine in FIXED_ORDERS
+
+
 class Relaxation:
     """The relaxation for one clock tick (`unit` ns): times are rounded down, so that its optimum x unit is a bound."""
 
-    def __init__(self, table: AtomTable, request: Request, unit: int, least: int, *, p2p: P2P, span: bool) -> None:
+    def __init__(
+        self, table: AtomTable, request: Request, unit: int, least: int, *, p2p: P2P, span: bool, deep: bool
+    ) -> None:
         self.table, self.request, self.unit, self.span = table, request, unit, span
+        #: with the arguments that cost most time: memory at the turns, the way through ranks that differ
+        self.deep = deep
         self.least, self.blocking = least, p2p == "blocking"
         self.num_microbatches = request.num_microbatches
         self.positions = range(table.num_ranks)
@@ -40,8 +54,7 @@ class Relaxation:
         self.reasons: list[tuple[BoundArgument, Any]] = []
         self.areas: tuple[Any, int] = (0, 1)
         self.contiguous = request.max_stages_per_rank == 1
-        self.limited = any(rank.limit_bytes is not None for rank in table.classes)
-        self.one_f_one_b = self.contiguous and request.engine in FIXED_ORDERS
+        self.limited, self.one_f_one_b = table.limited, _one_f_one_b(request)
         self.total = self.model.new_int_var(least, least + self.most_ns() // unit + 8, "T")
         self._variables()
 
@@ -180,7 +193,7 @@ class Relaxation:
 
     def memory_at_the_turns(self) -> None:
         """Warm-up and cool-down: before the first I or B, and after the last F, memory limits what a rank can do."""
-        if (self.limited or self.one_f_one_b) and not self.span:
+        if self.deep and (self.limited or self.one_f_one_b) and not self.span:
             memory_at_the_turns(self)
 
     def one_micro_batch(self) -> None:
@@ -188,7 +201,7 @@ class Relaxation:
         table = self.table
         # rounded down but once
         ways = [self.ticks(max(one.path("forward")[-1] + one.path("gradient")[-1] for one, _ in table.each))]
-        if len(table.classes) > 1:
+        if len(table.classes) > 1 and self.deep:
             ways.append(self.through("forward") + self.through("gradient"))
         launches = self.ticks(2 * table.num_ranks * table.overhead_ns)
         changes = sum(v * self.ticks(2 * table.lag_ns[a - 1]) for j in self.positions[1:] for a, v in self._exact(j))
@@ -260,7 +273,7 @@ class Relaxation:
 
     def through(self, field: str) -> Any:
         """Return how long one micro-batch's forwards or gradients take through all layers, links and launches aside."""
-        if len(self.table.classes) == 1:
+        if len(self.table.classes) == 1 or not self.deep:
             return self.ticks(self.table.path(field)[-1])
         return self._through(field, self.positions)
 
