@@ -14,6 +14,7 @@ from numba import njit
 
 from octopipe_cli.list_scheduler import NEVER, Ints, Scratch, StageCosts, new_scratch, schedule
 from octopipe_cli.search.tables import KIND, new_costs, price, quick_bound, shares_ranks
+from octopipe_cli.search.turns import flow_bound, turns_bound
 
 #: What a search may change.
 MOVE_RANKS, MOVE_COUNT, MOVE_RECOMPUTE, MOVE_FUSE, MOVE_ORDER = 1, 2, 4, 8, 16
@@ -50,6 +51,8 @@ class Bench(NamedTuple):
     step: Ints
     memory: Ints | None
     scratch: Scratch
+    turns: Ints  # (8, ranks): scratch for the bound under memory limits
+    items: Ints  # (4, 2 x stages): the same
     ranks: Ints  # (5, ranks): scratch for the bound; in the last row each rank's own bound for the incumbent
     no_extra: Ints
     no_log: Ints
@@ -75,6 +78,8 @@ def new_bench(
         np.zeros(num_ranks, np.int64),
         np.zeros((5, num_ranks), np.int64) if limited else None,
         new_scratch(num_stages, num_ranks, num_microbatches),
+        np.zeros((8, num_ranks), np.int64),
+        np.zeros((4, 2 * num_stages), np.int64),
         np.zeros((5, num_ranks + 1), np.int64),
         np.zeros((2, 0, 0), np.int64),
         np.zeros((0, 4), np.int64),
@@ -261,6 +266,28 @@ def _pace(scratch):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _turns(memory, apart, bench, n, number, by_span, blind):  # type: ignore[no-untyped-def]
+    """Return what the turns of the step say of the priced candidate; see `turns`."""
+    if apart is not None:
+        return np.int64(0)
+    if by_span:
+        return np.int64(0)
+    least = flow_bound(bench.costs, n, number, bench.step, bench.turns[0]) if blind else np.int64(0)
+    if memory is not None:
+        least = max(least, turns_bound(bench.costs, n, number, bench.step, memory, bench.turns, bench.items))
+    return least
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def turns(bench, n, number, by_span, blind):  # type: ignore[no-untyped-def]
+    """Return a lower bound in ns that sees the turns of the step, dearer than `quick_bound`; 0 where it has none.
+
+    Without a schedule (`blind`) it sees the flow through the ranks as well, which schedules mostly find out as soon.
+    """
+    return _turns(bench.memory, bench.costs.apart, bench, n, number, by_span, blind)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _spread(own):  # type: ignore[no-untyped-def]
     """Return how far ranks' own bounds are from their mean, on the average."""
     num_ranks = own.shape[0] - 1
@@ -338,6 +365,20 @@ def try_rules(tables, num_microbatches, more, overhead, modes, rules, bench, fir
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _same(one, other):  # type: ignore[no-untyped-def]
+    """Return whether two candidates are the same: a move that found nothing to change is not worth a schedule."""
+    n = one.head[0]
+    if n != other.head[0]:
+        return False
+    for s in range(n):
+        if one.cuts[s] != other.cuts[s] or one.ranks[s] != other.ranks[s]:
+            return False
+        if one.recompute[s] != other.recompute[s] or one.fuse[s] != other.fuse[s]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def propose(tables, bench, allowed, most_on_rank, exchanges):  # type: ignore[no-untyped-def]
     """Make the trial a neighbour of the current candidate; return whether it keeps the rules on ranks."""
     trial, random = bench.trial, bench.random
@@ -357,6 +398,8 @@ def propose(tables, bench, allowed, most_on_rank, exchanges):  # type: ignore[no
             _bring_together(trial, tables.together, random)
         if _crowded(trial, num_ranks, most_on_rank, bench.ranks[0]):
             return False
+    if allowed & MOVE_ORDER == 0 and _same(trial, bench.current):
+        return False
     # A stage that holds layers of two groups may have left the first one.
     return tables.together.shape[0] == 0 or shares_ranks(tables, trial.cuts, trial.ranks, trial.head[0])
 
@@ -407,6 +450,9 @@ def anneal(tables, number, overhead, modes, rules, bench, allowed, most_on_rank,
         spread = _spread(bench.ranks[0])
         uneven = evenness * (bench.ranks[4, num_ranks] - spread) // 100
         threshold = current.head[1] + patience(random, temperature) + uneven
+        if least > threshold:
+            continue
+        least = max(least, turns(bench, n, num_microbatches + more, by_span, blind))
         if least > threshold:
             continue
         value = least if blind else threshold + 1

@@ -22,6 +22,8 @@ class Budget(NamedTuple):
         Work spent on the priorities of single actions of the best partitions.
     fixed_work
         Work (actions replayed) of the cuts for an engine whose orders are settled.
+    blind_work
+        Work (candidates weighed by bounds alone) that evens out starts on unlike ranks, or of long steps.
     """
 
     bound_time: float
@@ -31,6 +33,7 @@ class Budget(NamedTuple):
     rounds: tuple[tuple[int, int, int], ...]
     reorder_work: int
     fixed_work: int = 100_000
+    blind_work: int = 50_000
 
     def for_size(self, num_actions: int, limited: bool = False) -> Budget:
         """Return the budget for an instance of about that many actions.
@@ -49,6 +52,7 @@ class Budget(NamedTuple):
             tuple((keep, runs, int(work * share)) for keep, runs, work in self.rounds),
             int(self.reorder_work * share),
             self.fixed_work,
+            self.blind_work,
         )
 
 
@@ -60,10 +64,24 @@ LIMITED_SHARE: Final = 0.6
 
 BUDGETS: Final[dict[Effort, Budget]] = {
     "quick": Budget(
-        2.0, 0.2, 0.1, 12 * MILLION, ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)), 4 * MILLION, 300 * MILLION
+        2.0,
+        0.2,
+        0.1,
+        12 * MILLION,
+        ((4, 1, 12 * MILLION), (2, 1, 12 * MILLION)),
+        4 * MILLION,
+        300 * MILLION,
+        20 * MILLION,
     ),
     "standard": Budget(
-        6.0, 0.5, 0.6, 160 * MILLION, ((8, 1, 200 * MILLION), (4, 2, 400 * MILLION)), 30 * MILLION, 2000 * MILLION
+        6.0,
+        0.5,
+        0.6,
+        160 * MILLION,
+        ((8, 1, 200 * MILLION), (4, 2, 400 * MILLION)),
+        30 * MILLION,
+        2000 * MILLION,
+        200 * MILLION,
     ),
     "thorough": Budget(
         60.0,
@@ -73,5 +91,6 @@ BUDGETS: Final[dict[Effort, Budget]] = {
         ((12, 1, 600 * MILLION), (6, 2, 1200 * MILLION), (2, 2, 1600 * MILLION)),
         200 * MILLION,
         10_000 * MILLION,
+        800 * MILLION,
     ),
 }

@@ -431,7 +431,7 @@ class Planner:
         assignments = [start.assignment for start in begins if self.keep.admits(start.assignment)]
         assignments += self.keep.starts(tuner.tables, self.cluster.num_ranks, self.request)
         if tuner.long or not _interchangeable(self.cluster):
-            evened = tuner.balanced(assignments, self.budget.first_work, BLIND_HEAT)
+            evened = tuner.balanced(assignments, self.budget.blind_work, BLIND_HEAT)
             assignments += [assignment for assignment in evened if self.keep.admits(assignment)]
         fused: list[tuple[bool, ...] | None] = [None] * len(assignments)
         for plan in plans:

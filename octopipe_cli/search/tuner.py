@@ -28,6 +28,7 @@ from octopipe_cli.search.anneal import (
     copy_candidate,
     new_bench,
     try_rules,
+    turns,
     use_order,
 )
 from octopipe_cli.search.microbatch_orders import microbatch_orders
@@ -189,6 +190,7 @@ class Tuner:
             costs = (bench.costs, bench.step, bench.memory)
             price(self.tables, c.cuts, c.ranks, c.recompute, c.fuse, n, self.overhead, *costs)
             c.head[1] = quick_bound(bench.costs, n, self.full, bench.step, self.modes[1], bench.ranks)
+            c.head[1] = max(c.head[1], turns(bench, n, self.full, self.modes[1], True))
             bench.ranks[4] = bench.ranks[0]
             copy_candidate(c, bench.best)
             anneal(
