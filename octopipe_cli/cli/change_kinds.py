@@ -12,9 +12,10 @@ def show_kinds(wanted: bool) -> None:
     if not wanted:
         return
     from octopipe_cli.diff.kinds import KINDS
+    from octopipe_cli.render.console import make_console, rendered
+    from octopipe_cli.render.grid import grid, joined
 
-    width = max(map(len, KINDS))
-    rows = [("id".ljust(width), "effect", "threshold", "meaning")]
-    rows += [(kind.id.ljust(width), kind.effect, kind.unit or "", kind.description) for kind in KINDS.values()]
-    emit("\n".join(f"{name}  {effect:<11}  {unit:<9}  {meaning}" for name, effect, unit, meaning in rows))
+    console = make_console()
+    rows = [[kind.id, kind.effect, kind.unit or "", kind.description] for kind in KINDS.values()]
+    emit(rendered(console, joined(grid(["id", "effect", "threshold", "meaning"], rows, "lllw", console.width))))
     raise typer.Exit

@@ -170,7 +170,9 @@ def init(
     if format is Format.json:
         emit_json(facts)
         return
-    emit(summary(facts, files, settings))
+    from octopipe_cli.render.console import make_console
+
+    emit(summary(facts, files, settings, make_console().width))
 
 
 def _microbatches(global_batch_size: int | None, samples: int, ranks: int) -> int:

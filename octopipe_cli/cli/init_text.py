@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -41,7 +42,7 @@ def commands(files: Files, microbatches: int, engine: Engine, hybrid: bool) -> l
     return steps
 
 
-def summary(facts: dict[str, Any], files: Files, settings: bool) -> str:
+def summary(facts: dict[str, Any], files: Files, settings: bool, width: int) -> str:
     """Return what was made and what comes next, as text."""
     size = facts["devices_per_rank"]
     names = [name for name in ("tensor", "expert", "data") if name != "expert" or facts["expert_parallel"] > 1]
@@ -50,7 +51,8 @@ def summary(facts: dict[str, Any], files: Files, settings: bool) -> str:
     lines = [
         f"{facts['model']} on {facts['cluster']}",
         "",
-        f"devices  {facts['devices']}: a pipeline of {facts['ranks']} ranks, each {rank} ({degrees})",
+        f"devices  {facts['devices']}: a pipeline of {facts['ranks']} ranks, each {rank}",
+        f"         {degrees}",
         f"step     {facts['num_microbatches']} micro-batches, {facts['global_batch_size']} samples, "
         f"{facts['tokens_per_step']:,} tokens",
         f"state    {gibibyte_text(facts['state_bytes'])} of {gibibyte_text(facts['memory_bytes'])} GiB: weights, "
@@ -61,5 +63,18 @@ def summary(facts: dict[str, Any], files: Files, settings: bool) -> str:
         lines += ["", f"add to [tool.octopipe.plans] of pyproject.toml: {files.line}"]
     lines += ["", "next"]
     for step in facts["next"]:
-        lines += [f"  # {step['what']}", f"  {step['run']}"]
+        lines += [f"  # {step['what']}", *continued(step["run"], width)]
     return "\n".join(map(visible, lines))
+
+
+def continued(command: str, width: int) -> list[str]:
+    """Return a command as lines of a script, broken before an option where it is too long."""
+    parts = [command] if "'" in command else re.split(r" (?=-{1,2}[a-z])", command)
+    lines = [f"  {parts[0]}"]
+    for part in parts[1:]:
+        if len(lines[-1]) + 1 + len(part) + len(" \\") <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines[-1] += " \\"
+            lines.append(f"    {part}")
+    return lines

@@ -114,6 +114,7 @@ def _milliseconds(value: float) -> float:
 def _text(profile: Profile, totals: dict[str, Any]) -> str:
     """Return a profile as text: a line of facts, tables of times and sizes by kind, where it comes from."""
     from octopipe_cli.render.console import glyphs_of, make_console, rendered
+    from octopipe_cli.render.grid import joined, wrapped
     from octopipe_cli.render.tables import profile_table, work_table
     from octopipe_cli.words import count_text
 
@@ -129,12 +130,13 @@ def _text(profile: Profile, totals: dict[str, Any]) -> str:
         facts.append(f"{count_text(totals['mtp_parameters'])} more in MTP depths")
     if totals["vision_parameters"]:
         facts.append(f"{count_text(totals['vision_parameters'])} more in vision encoder and projector")
-    lines = [f"{glyphs.name(profile.name)}: {', '.join(facts)}"]
-    origin = [(key, value) for key, value in profile.provenance.items() if key != "kinds" or not work]
-    lines += [f"{glyphs.name(str(key))}: {glyphs.name(str(value))}" for key, value in origin]
+    lines = wrapped(f"{glyphs.name(profile.name)}: ", ", ".join(facts), console.width)
+    for key, value in profile.provenance.items():
+        if key != "kinds" or not work:
+            lines += wrapped(f"{glyphs.name(str(key))}: ", glyphs.name(str(value)), console.width)
     tables = [profile_table(profile, glyphs, console.width)]
     tables += [work_table(profile, work, glyphs, console.width)] if work else []
-    return "\n".join(lines) + "\n\n" + rendered(console, *tables)
+    return rendered(console, joined(lines), *tables)
 
 
 def import_simpipe(

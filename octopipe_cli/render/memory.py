@@ -171,4 +171,4 @@ def _peaks(frame: Frame) -> list[Text]:
         most = frame.glyphs.infinity if limit is None else gibibyte_text(limit)
         size = gibibyte_text(peak.size_bytes, 2)
         rows.append([str(rank), size, most, frame.glyphs.plain(time_text(peak.at_ns)), peak.doing])
-    return grid(["rank", "peak GiB", "limit", "first at", "there"], rows, "rrrrl", frame.width)
+    return grid(["rank", "peak GiB", "limit", "first at", "there"], rows, "rrrrw", frame.width)

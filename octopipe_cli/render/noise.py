@@ -24,8 +24,7 @@ def noise_table(document: Mapping[str, Any], glyphs: Glyphs = BLOCKS, width: int
         times = texts[len(fields) * number : len(fields) * (number + 1)]
         wins = "" if row["plan_wins"] is None else f"{100 * row['plan_wins']:.1f}"
         lines.append([row["schedule"], *times, wins])
-    table = grid(heads, lines, "lrrrrr", width)
-    table[1].stylize("bold")
+    table = grid(heads, lines, "lrrrrr", width, ["bold", *[""] * (len(lines) - 1)])
     said = (
         f"{document['draws']} draws, seed {document['seed']}: the times of each kind's F, I and W off by a log-normal "
         f"factor with a deviation of {document['noise_percent']:g} %, the orders as they stand. The plan wins where it "

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from octopipe_cli.render.glyphs import BLOCKS, Glyphs
-from octopipe_cli.render.grid import GAP, grid, joined, wrapped
+from octopipe_cli.render.grid import grid, joined, without, wrapped
 from octopipe_cli.words import gibibyte_text, percent_text, time_column
 
 #: Heads of quantities whose names are long.
@@ -23,15 +23,10 @@ def sweep_table(document: Mapping[str, Any], glyphs: Glyphs = BLOCKS, width: int
     A row without a plan says why. Pareto points, which no smaller value equals in throughput, carry a star.
     """
     entries = document["points"]
-    columns = _columns(document, glyphs)
-    for head in LEFT_OUT:
-        if sum(max(map(len, [name, *cells])) + len(GAP) for name, cells in columns.items()) - len(GAP) > width:
-            del columns[head]
+    columns = without(_columns(document, glyphs), LEFT_OUT, width)
     align = "".join("l" if head in ("", "best classic") else "r" for head in columns)
-    lines = grid(list(columns), list(zip(*columns.values(), strict=True)), align, width)
-    for line, entry in zip(lines[1:], entries, strict=True):
-        if entry.get("pareto"):
-            line.stylize("bold")
+    styles = ["bold" if entry.get("pareto") else "" for entry in entries]
+    lines = grid(list(columns), list(zip(*columns.values(), strict=True)), align, width, styles)
     missing = [entry for entry in entries if entry["status"] != "planned"]
     said = [line for e in missing for line in wrapped(f"{e['value']:g}: ", glyphs.name(e["message"]), width)]
     return joined([*lines, *said])

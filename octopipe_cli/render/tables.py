@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.text import Text
 
 from octopipe_cli.profile import PASSES, Kind, KindWork, Profile, Times
 from octopipe_cli.render.glyphs import BLOCKS, Glyphs
-from octopipe_cli.render.grid import grid, joined
+from octopipe_cli.render.grid import grid, joined, without, wrapped
 from octopipe_cli.words import count_text, decimal_text, gibibyte_text, percent_text, size_text, time_column
 
 SIZES: Final = {
@@ -22,6 +22,21 @@ SIZES: Final = {
 }
 
 
+SPAN: Final = "span"
+#: Columns of `compare` that go where there is no room, those with the same value in every row first.
+LEFT_OUT: Final = (
+    "recompute",
+    "span ms",
+    "span s",
+    "span µs",
+    "span us",
+    "span ns",
+    "fits",
+    "peak GiB",
+    "stages a rank",
+)
+
+
 def compare_table(rows: Sequence[Mapping[str, Any]], glyphs: Glyphs = BLOCKS, width: int = 100) -> Text:
     """Return the table of schedules, in the order given, the fastest that fits in bold.
 
@@ -29,32 +44,49 @@ def compare_table(rows: Sequence[Mapping[str, Any]], glyphs: Glyphs = BLOCKS, wi
     peak_memory_bytes (of each rank, or the largest), fits, and speedup: how many times as fast the plan is, None where
     there is no plan.
     """
+    columns = _compare_columns(rows, glyphs)
+    may_go = [head for name in LEFT_OUT for head in columns if head.startswith(name)]
+    kept = without(columns, sorted(may_go, key=lambda head: len(set(columns[head])) > 1), width)
+    fitting = [row["step_time_ns"] for row in rows if row["fits"]]
+    best = min(fitting, default=None)
+    styles = ["dim" if not row["fits"] else "bold" if row["step_time_ns"] == best else "" for row in rows]
+    align = "".join("l" if head in ("schedule", "partition", "recompute", "fits") else "r" for head in kept)
+    lines = grid(list(kept), list(zip(*kept.values(), strict=True)), align, width, styles)
+    return joined([*lines, *_what_is_left_out(columns, kept, width)])
+
+
+def _compare_columns(rows: Sequence[Mapping[str, Any]], glyphs: Glyphs) -> dict[str, list[str]]:
+    """Return the columns, by their heads."""
     step_unit, steps = time_column(row["step_time_ns"] for row in rows)
     span_unit, spans = time_column(row["span_ns"] for row in rows)
-    with_speedup = any(row["speedup"] is not None for row in rows)
-    heads = ["schedule", "partition", "stages/rank", "recompute"]
-    heads += [f"step {glyphs.plain(step_unit)}", f"span {glyphs.plain(span_unit)}", "bubble %", "peak GiB", "fits"]
-    heads += ["plan is faster by"] if with_speedup else []
-    table = []
-    for row, step, span in zip(rows, steps, spans, strict=True):
-        peak = row["peak_memory_bytes"]
-        cells = [glyphs.name(row["schedule"]), glyphs.name(row["partition"]), str(row["stages_per_rank"])]
-        cells += [_recompute_text(row["recompute"]), step, span, _ratio_text(row["bubble_ratio"], 100, 1)]
-        cells += [
-            gibibyte_text(peak if isinstance(peak, int) else max(peak, default=0)),
-            "yes" if row["fits"] else "NO",
-        ]
-        if with_speedup:
-            cells.append("" if row["speedup"] is None else f"{_ratio_text(row['speedup'], 1, 3)}x")
-        table.append(cells)
-    lines = grid(heads, table, "llrlrrrrl" + "r" * with_speedup, width)
-    fitting = [row["step_time_ns"] for row in rows if row["fits"]]
-    for row, line in zip(rows, lines[1:], strict=True):
-        if row["fits"] and row["step_time_ns"] == min(fitting):
-            line.style = "bold"
-        elif not row["fits"]:
-            line.style = "dim"
-    return joined(lines)
+    peaks = [row["peak_memory_bytes"] for row in rows]
+    columns = {
+        "schedule": [glyphs.name(row["schedule"]) for row in rows],
+        "partition": [glyphs.name(row["partition"]) for row in rows],
+        "stages a rank": [str(row["stages_per_rank"]) for row in rows],
+        "recompute": [_recompute_text(row["recompute"]) for row in rows],
+        f"step {glyphs.plain(step_unit)}": steps,
+        f"span {glyphs.plain(span_unit)}": spans,
+        "bubble %": [_ratio_text(row["bubble_ratio"], 100, 1) for row in rows],
+        "peak GiB": [gibibyte_text(peak if isinstance(peak, int) else max(peak, default=0)) for peak in peaks],
+        "fits": ["yes" if row["fits"] else "NO" for row in rows],
+    }
+    if any(row["speedup"] is not None for row in rows):
+        speedups = [row["speedup"] for row in rows]
+        columns["plan faster by"] = ["" if each is None else f"{_ratio_text(each, 1, 3)}x" for each in speedups]
+    return columns
+
+
+def _what_is_left_out(
+    columns: Mapping[str, Sequence[str]], kept: Mapping[str, Sequence[str]], width: int
+) -> Iterator[Text]:
+    """Yield what columns say for which there was no room: their value where it is the same in every row."""
+    said = []
+    for head, cells in columns.items():
+        if head not in kept:
+            said.append(f"{head} {cells[0]} in every row" if len(set(cells)) == 1 else f"{head} in wider terminals")
+    if said:
+        yield from wrapped("not shown: ", ", ".join(said), width)
 
 
 def _recompute_text(recompute: object) -> str:
@@ -122,7 +154,7 @@ def _sizes_table(
         return value
 
     heads = ["kind", "layers", "parameters", *SIZES]
-    rows = []
+    rows: list[list[str]] = []
     for name in names:
         kind = profile.kinds[name]
         whole = "" if kind.splittable else " (not split)"
@@ -133,8 +165,10 @@ def _sizes_table(
     # Workspaces are used one at a time, outputs only at cuts: their sums would mean nothing.
     totals = ["" if size in ("output_bytes", "workspace_bytes") else size_text(sums[size]) for size in SIZES.values()]
     rows.append(["all", str(sum(counts[name] for name in names)), count_text(parameters), *totals])
-    title = "parameters and memory, a layer (activations and after: a layer and micro-batch)"
-    return [Text(title, style="bold"), *grid(heads, rows, "l" + "r" * (len(heads) - 1), width)]
+    columns = {head: list(cells) for head, *cells in zip(heads, *rows, strict=True)}
+    kept = without(columns, ["layers"], width)  # the tables of times have them too
+    table = grid(list(kept), list(zip(*kept.values(), strict=True)), "l" + "r" * (len(kept) - 1), width)
+    return [*_titled("parameters and memory, a layer (activations and after: a layer and micro-batch)", width), *table]
 
 
 def work_table(profile: Profile, work: Mapping[str, KindWork], glyphs: Glyphs = BLOCKS, width: int = 100) -> Text:
@@ -157,4 +191,11 @@ def work_table(profile: Profile, work: Mapping[str, KindWork], glyphs: Glyphs = 
     rows.append(["all", str(sum(counts.values())), count_text(active), *map(count_text, totals), "100.0", ""])
     heads = ["kind", "layers", "active", "F FLOPs", "I FLOPs", "W FLOPs", "FLOPs %", "bound by (F, I, W)"]
     title = "work on one device, a layer and micro-batch"
-    return joined([Text(title, style="bold"), *grid(heads, rows, "l" + "r" * 6 + "l", width)])
+    return joined([*_titled(title, width), *grid(heads, rows, "l" + "r" * 6 + "l", width)])
+
+
+def _titled(title: str, width: int) -> list[Text]:
+    lines = wrapped("", title, width)
+    for line in lines:
+        line.stylize("bold")
+    return lines

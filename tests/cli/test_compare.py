@@ -45,7 +45,7 @@ def test_a_plan_stands_beside_them(folder: Path, octopipe: Octopipe) -> None:
 def test_the_text_has_a_line_a_row(folder: Path, octopipe: Octopipe) -> None:
     rows = json.loads(octopipe(*ARGUMENTS, "--plan", "plan.json", "--format", "json").out)["rows"]
     lines = octopipe(*ARGUMENTS, "--plan", "plan.json").out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == [row["schedule"] for row in rows]
+    assert [line.split()[0] for line in lines[-len(rows) :]] == [row["schedule"] for row in rows]
 
 
 def test_the_plan_is_drawn_below_the_fastest_schedule(folder: Path, octopipe: Octopipe) -> None:

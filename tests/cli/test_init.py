@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+from octopipe_cli.cli.init_text import continued
 from octopipe_cli.config import load_config, plan_entries
 from octopipe_cli.named import read_cluster, read_profile
 from tests.cli.conftest import Octopipe
@@ -145,3 +147,13 @@ def test_a_model_that_cannot_fit_is_told(octopipe: Octopipe, tmp_path: Path, mon
     result = octopipe("init", "llama-3.1-405b", "--cluster", "8xh100-sxm")
     assert result.code == 0
     assert "no plan will fit" in result.err
+
+
+def test_long_commands_go_on_in_the_next_line() -> None:
+    command = "octopipe plan a.profile.json b.cluster.json -m 32 --engine torchtitan -o a.torchtitan.plan.json"
+    lines = continued(command, 60)
+    assert max(map(len, lines)) <= 60
+    assert len(lines) > 1
+    assert shlex.split("\n".join(lines).replace("\\\n", "")) == shlex.split(command)
+    assert continued(command, 200) == [f"  {command}"]
+    assert continued("octopipe plan 'a -b.json'  -m 3", 10) == ["  octopipe plan 'a -b.json'  -m 3"]

@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from octopipe_cli.profile import KindWork, profile_from_document
 from octopipe_cli.render.glyphs import ASCII
 from octopipe_cli.render.tables import compare_table, profile_table, work_table
@@ -25,6 +27,24 @@ ROWS = [
 
 def test_compare(golden: Golden) -> None:
     golden("compare.txt", compare_table(ROWS).plain)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_narrow_tables(width: int, golden: Golden) -> None:
+    text = compare_table(ROWS, width=width).plain + "\n" + profile_table(profile(), width=width).plain
+    assert max(map(len, text.splitlines())) <= width
+    golden(f"tables-{width}.txt", text)
+
+
+def test_what_a_narrow_table_leaves_out_is_said() -> None:
+    def said(rows: list[dict[str, Any]], width: int) -> str:
+        return " ".join(compare_table(rows, width=width).plain.split()).partition("not shown: ")[2]
+
+    every = "recompute no in every row, span ms 1260.0 in every row, peak GiB 32.0 in every row"
+    assert said(ROWS[:2], 60) == every
+    varied = [ROWS[0], compare_row(recompute="full", span_ns=10**9, fits=False)]
+    assert "recompute in wider terminals, span ms in wider terminals" in said(varied, 50)
+    assert said(ROWS, 120) == ""
 
 
 def test_the_fastest_that_fits_is_bold() -> None:
