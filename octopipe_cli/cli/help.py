@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from typer import Abort
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ class Command(TyperCommand):
             if getattr(error, "ctx", ctx) is None:
                 error.ctx = ctx  # type: ignore[attr-defined]
             raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; Ctrl-C is told from an exit with its code, so that something is said."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Abort from None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options in sections: inputs and engine first, output last, others in order."""
