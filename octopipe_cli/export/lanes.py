@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from octopipe_cli.plan import Action
+from octopipe_cli.render.cells import Window
 from octopipe_cli.simulate import Timeline
 
 #: Coordinates are whole tenths of a pixel.
@@ -18,19 +19,24 @@ COLUMN_WIDTH: Final = 20
 HALF: Final = TENTHS // 2
 
 
-#: An action with its start and end in ns.
+#: An action with its start and end in ns of the time shown.
 Span = tuple[Action, int, int]
 
 
 class Scale(NamedTuple):
-    """An axis: from 0 to `length_ns` on `width` tenths of a pixel."""
+    """An axis: the time shown on `width` tenths of a pixel."""
 
-    length_ns: int
+    window: Window
     width: int
+
+    @property
+    def length_ns(self) -> int:
+        """How much time is shown."""
+        return self.window.length_ns
 
     def at(self, time_ns: int) -> int:
         """Return where an instant is, in tenths of a pixel."""
-        return time_ns * self.width // self.length_ns
+        return self.window.place_ns(time_ns) * self.width // self.length_ns
 
 
 class Box(NamedTuple):
@@ -56,9 +62,9 @@ def boxes_of(timeline: Timeline, rank: int, scale: Scale) -> list[Box]:
     """Return the actions of a rank that are wide enough to be drawn one by one."""
     tone = {stage: at % 2 for at, stage in enumerate(timeline.pipeline.stages_of[rank])}
     boxes = []
-    for action, start, end in _spans(timeline, rank):
+    for action, start, end in _spans(timeline, rank, scale):
         if not _narrow(start, end, scale):
-            boxes.append(Box(scale.at(start), scale.at(end), action, tone[action.stage]))
+            boxes.append(Box(_place(start, scale), _place(end, scale), action, tone[action.stage]))
     return boxes
 
 
@@ -88,7 +94,7 @@ def slabs_of(timeline: Timeline, rank: int, scale: Scale, height: int) -> list[S
 def _narrow_runs(timeline: Timeline, rank: int, scale: Scale) -> Iterator[list[Span]]:
     """Yield a rank's narrow actions in runs that no wide action and no visible gap interrupts."""
     run: list[Span] = []
-    for span in _spans(timeline, rank):
+    for span in _spans(timeline, rank, scale):
         _, start, end = span
         if run and (not _narrow(start, end, scale) or not _narrow(run[-1][2], start, scale)):
             yield run
@@ -114,13 +120,13 @@ def _columns(run: list[Span], scale: Scale) -> Iterator[tuple[int, int, int, dic
             shares[at][action.kind] = shares[at].get(action.kind, 0) + until - start
             start = until
     for at, share in enumerate(shares):
-        yield scale.at(edges[at]), scale.at(edges[at + 1]), edges[at + 1] - edges[at], share
+        yield _place(edges[at], scale), _place(edges[at + 1], scale), edges[at + 1] - edges[at], share
 
 
 def has_narrow(timeline: Timeline, scale: Scale) -> bool:
     """Return whether any action is too narrow to be drawn by itself."""
     ranks = range(timeline.pipeline.num_ranks)
-    return any(_narrow(start, end, scale) for rank in ranks for _, start, end in _spans(timeline, rank))
+    return any(_narrow(start, end, scale) for rank in ranks for _, start, end in _spans(timeline, rank, scale))
 
 
 def outline(curve: list[tuple[int, int]], scale: Scale, end_ns: int) -> list[tuple[int, int]]:
@@ -148,5 +154,15 @@ def _narrow(start_ns: int, end_ns: int, scale: Scale) -> bool:
     return (end_ns - start_ns) * scale.width < LEAST_WIDTH * scale.length_ns
 
 
-def _spans(timeline: Timeline, rank: int) -> Iterator[Span]:
-    return zip(timeline.orders[rank], timeline.start_ns[rank], timeline.end_ns[rank], strict=True)
+def _place(shown_ns: int, scale: Scale) -> int:
+    """Return where a time of `_spans` is, in tenths of a pixel."""
+    return shown_ns * scale.width // scale.length_ns
+
+
+def _spans(timeline: Timeline, rank: int, scale: Scale) -> Iterator[Span]:
+    """Yield the actions of a rank as far as they are shown, their times counted in the time shown."""
+    place = scale.window.place_ns
+    for action, start, end in zip(timeline.orders[rank], timeline.start_ns[rank], timeline.end_ns[rank], strict=True):
+        begin, stop = place(start), place(end)
+        if stop > begin or start == end:
+            yield action, begin, stop

@@ -16,6 +16,7 @@ from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan
 from octopipe_cli.render.axis import round_times
 from octopipe_cli.render.cells import Window
+from octopipe_cli.render.frame import Fold, fold_of
 from octopipe_cli.render.glyphs import KIND_NAMES, STEP_KIND
 from octopipe_cli.replay import replay
 from octopipe_cli.simulate import Timeline
@@ -31,6 +32,8 @@ ROWS_TOP: Final = 1640
 ROW_SIZES: Final = ((8, 340, 70), (16, 280, 60), (32, 160, 40), (10**6, 100, 20))
 #: Characters of a figure's note that its column has room for.
 NOTE_LENGTH: Final = 46
+#: The rows' columns, as the terminal's chart counts them: where actions have less than two, a step is long.
+CELLS: Final = 110
 #: The width of a digit.
 DIGIT: Final = 66
 #: Rows from this height on have micro-batch numbers ...
@@ -48,6 +51,7 @@ class Sheet:
     scale: Scale
     row: int
     gap: int
+    fold: Fold | None
 
     def top(self, rank: int) -> int:
         """Return the upper edge of a rank's row."""
@@ -67,9 +71,11 @@ def export(plan: Loaded[Plan], options: Options) -> str:
     """
     timeline = replay(plan.value, plan.file)
     row, gap = next((row, gap) for most, row, gap in ROW_SIZES if timeline.pipeline.num_ranks <= most)
-    scale = Scale(max(timeline.step_time_ns, 1), RIGHT - LEFT)
-    sheet = Sheet(plan.value, timeline, scale, row, gap)
+    fold = fold_of(timeline, range(timeline.pipeline.num_ranks), CELLS)
+    scale = Scale(Window(0, max(timeline.step_time_ns, 1)) if fold is None else fold.window, RIGHT - LEFT)
+    sheet = Sheet(plan.value, timeline, scale, row, gap, fold)
     body = [*_head(sheet), *_axis(sheet), *_rows(sheet), *_marks(sheet), *_legend(sheet, sheet.bottom + 640)]
+    body += _steady(sheet)
     bottom = sheet.bottom + 860
     if any(timeline.peak_memory_bytes):
         panel, bottom = memory_panel(timeline, scale, (LEFT, RIGHT), bottom + 260)
@@ -113,9 +119,13 @@ def _axis(sheet: Sheet) -> Iterator[str]:
     step = sheet.timeline.step_time_ns
     if not step:
         return
-    unit, times = round_times(Window(0, step), (RIGHT - LEFT) // DIGIT)
+    unit, times = round_times(sheet.scale.window, (RIGHT - LEFT) // DIGIT)
+    free = 0
     for time, label in times:
         x = LEFT + sheet.scale.at(time)
+        if not sheet.scale.window.shows(time) or x < free:
+            continue
+        free = x + (len(label) + 2) * DIGIT
         yield line(x, sheet.top(0) - 40, x, sheet.bottom + 60, "rule")
         yield text(x, sheet.bottom + 200, label, "soft mid")
     yield text(RIGHT + 130, sheet.bottom + 200, f"time, {unit.name}", "soft")
@@ -202,7 +212,7 @@ def _marks(sheet: Sheet) -> Iterator[str]:
     top, bottom = sheet.top(0) - 60, sheet.bottom + 60
     said = f"step {time_text(step)}"
     yield line(RIGHT, top, RIGHT, bottom, "step")
-    if 0 < bound <= step:
+    if 0 < bound <= step and (bound == step or sheet.scale.window.shows(bound)):
         x = LEFT + sheet.scale.at(bound)
         yield line(x, top - 40, x, bottom, "bound")
         if bound == step:
@@ -212,6 +222,20 @@ def _marks(sheet: Sheet) -> Iterator[str]:
         else:
             yield text(x + 60, top - 20, f"bound {time_text(bound)}", "bound small")
     yield text(RIGHT + 40, top - 130, said, "strong small end")
+
+
+def _steady(sheet: Sheet) -> Iterator[str]:
+    """Yield the bracket above the steady state, the line where the rest of it is left out, and what both mean."""
+    if sheet.fold is None:
+        return
+    top, fold = sheet.top(0) - 40, sheet.fold
+    begin, end = LEFT + sheet.scale.at(fold.steady.from_ns), LEFT + sheet.scale.at(fold.window.left_out_from_ns)
+    yield line(begin, top, end, top, "step")
+    for x in (begin, end):
+        yield line(x, top, x, top + 40, "step")
+    yield line(end, top, end, sheet.bottom + 60, "limit")
+    yield text((begin + end) // 2, top - 40, f"{fold.steady.repeats}x", "strong small mid")
+    yield text(LEFT, sheet.bottom + 400, f"steady state: {fold.said(sheet.timeline)}", "soft small")
 
 
 def _legend(sheet: Sheet, y: int) -> Iterator[str]:

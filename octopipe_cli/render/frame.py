@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.text import Text
 
@@ -37,8 +37,8 @@ class Frame:
         Columns before the rows, and those of a row between its sides.
     stats, stat_widths
         The figures behind the rows, heads first, and the widths of their columns.
-    steady, shown
-        The steady state that the window leaves out for the most part, and how often its pattern is shown.
+    fold
+        The steady state that the window leaves out for the most part; None where it leaves out nothing.
     """
 
     timeline: Timeline
@@ -50,8 +50,12 @@ class Frame:
     cells: int
     stats: tuple[tuple[str, ...], ...]
     stat_widths: tuple[int, ...]
-    steady: Steady | None
-    shown: int
+    fold: Fold | None
+
+    @property
+    def steady(self) -> Steady | None:
+        """The steady state that the window leaves out for the most part; None where it leaves out nothing."""
+        return None if self.fold is None else self.fold.steady
 
     def cell_at(self, time_ns: int) -> int:
         """Return the cell in which an instant is shown, the last one for the end of the time shown."""
@@ -69,15 +73,26 @@ class Frame:
 
     def steady_note(self) -> Iterator[Text]:
         """Yield the lines that say what repeats, and what of it is left out."""
-        if self.steady is None:
-            return
+        if self.fold is not None:
+            text = f"{self.fold.said(self.timeline)} (`octopipe show --full`: nothing)"
+            yield from wrapped("steady state: ", self.glyphs.plain(text), self.width)
+
+
+class Fold(NamedTuple):
+    """A step of whose steady state the pattern is shown so many times, the rest being left out of the window."""
+
+    steady: Steady
+    shown: int
+    window: Window
+
+    def said(self, timeline: Timeline) -> str:
+        """Return in words what repeats, and what of it is left out."""
         window, steady = self.window, self.steady
         each = "a micro-batch" if steady.microbatches == 1 else f"{steady.microbatches} micro-batches"
         often = "once" if self.shown == 1 else f"{self.shown} times"
         begin, end = time_text(window.left_out_from_ns), time_text(window.left_out_to_ns)
-        text = f"{_entering(self.timeline, steady)}{each} every {time_text(steady.period_ns)}, the same pattern "
-        text += f"{steady.repeats} times, shown {often}; left out: {begin} to {end} (`octopipe show --full`: nothing)"
-        yield from wrapped("steady state: ", self.glyphs.plain(text), self.width)
+        text = f"{_entering(timeline, steady)}{each} every {time_text(steady.period_ns)}, the same pattern "
+        return f"{text}{steady.repeats} times, shown {often}; left out: {begin} to {end}"
 
 
 def make_frame(
@@ -112,33 +127,30 @@ def make_frame(
     label_width = max(len("rank"), len(str(number - 1)) + 1)
     # label, side, cells, side, then each figure behind a blank
     cells = width - label_width - 2 - sum(wide + 1 for wide in widths)
-    steady, shown = None, 0
-    if not full and window.length_ns == timeline.step_time_ns and is_long(timeline, chosen, cells):
-        steady, shown = _worth_folding(timeline, cells)
-    if steady is not None:
-        window = window._replace(
-            left_out_from_ns=steady.from_ns + shown * steady.period_ns, left_out_to_ns=steady.to_ns
-        )
-    return Frame(timeline, glyphs, width, window, chosen, label_width, cells, stats, widths, steady, shown)
+    whole = not full and window.length_ns == timeline.step_time_ns
+    fold = fold_of(timeline, chosen, cells) if whole else None
+    window = window if fold is None else fold.window
+    return Frame(timeline, glyphs, width, window, chosen, label_width, cells, stats, widths, fold)
 
 
-def is_long(timeline: Timeline, ranks: Sequence[int], cells: int) -> bool:
-    """Return whether actions are too many to be told apart on so many cells."""
-    return max((len(timeline.orders[rank]) for rank in ranks), default=0) * LEAST_CELLS_AN_ACTION > cells
+def fold_of(timeline: Timeline, ranks: Sequence[int], cells: int) -> Fold | None:
+    """Return how a step is abbreviated on so many cells.
 
-
-def _worth_folding(timeline: Timeline, cells: int) -> tuple[Steady | None, int]:
-    """Return the steady state and how often its pattern is shown, where much of it can be left out."""
+    None where it is not long, that is where the actions of these ranks can be told apart, where nothing repeats, or
+    where little would be left out.
+    """
+    if max((len(timeline.orders[rank]) for rank in ranks), default=0) * LEAST_CELLS_AN_ACTION <= cells:
+        return None
     steady, step = steady_state(timeline), timeline.step_time_ns
     if steady is None:
-        return None, 0
+        return None
     for shown in range(1, steady.repeats):
         left_out = (steady.repeats - shown) * steady.period_ns
         if LEAST_LEFT_OUT * left_out < step:
             break
         if shown * steady.period_ns * cells >= LEAST_CELLS_OF_PATTERN * (step - left_out):
-            return steady, shown
-    return None, 0
+            return Fold(steady, shown, Window(0, step, steady.from_ns + shown * steady.period_ns, steady.to_ns))
+    return None
 
 
 def _entering(timeline: Timeline, steady: Steady) -> str:

@@ -6,8 +6,9 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import msgspec
+import pytest
 
-from octopipe_cli.export import Options
+from octopipe_cli.export import Options, svg
 from octopipe_cli.export.palette import FILLS
 from octopipe_cli.export.svg import export
 from octopipe_cli.formats import Loaded
@@ -102,10 +103,26 @@ def test_kinds_are_told_apart_in_grey() -> None:
         assert all(abs(ink - lightness(tone)) > 45 for tone in tones)
 
 
-def test_large_plans_stay_small() -> None:
-    text = export(loaded(wide_plan(64, 512)), Options())
+def test_large_plans_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = loaded(wide_plan(64, 512))
+    folded = export(plan, Options())
+    monkeypatch.setattr(svg, "fold_of", lambda *_: None)
+    text = export(plan, Options())
     assert len(text) < 600_000
     assert "columns show how the time is shared" in text
+    assert "steady state" not in text
+    assert len(folded) < 600_000
+    assert "steady state: micro-batches 64 to 511 enter" in folded
+
+
+def test_a_long_step_shows_its_steady_state_once() -> None:
+    text = export(loaded(wide_plan(4, 64)), Options())
+    assert "the same pattern 60 times, shown once; left out: 52.00 ms to 760.0 ms</text>" in text
+    assert ">60x</text>" in text
+    # Of rank 3: micro-batch 3 is before, 62 behind what is left out; 30 is left out.
+    assert ">3</text>" in text
+    assert ">62</text>" in text
+    assert ">30</text>" not in text
 
 
 def test_golden(golden: Callable[[str, str], None]) -> None:
