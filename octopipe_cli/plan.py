@@ -42,6 +42,7 @@ BoundArgument = Literal[
     "memory over time",
     "packing",
     "relaxation",
+    "exact",
 ]
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**62)]

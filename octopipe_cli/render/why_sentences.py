@@ -69,6 +69,7 @@ ARGUMENTS: Final[Mapping[BoundArgument | None, str]] = {
     "path": "one micro-batch alone",
     "memory at the turns": "what memory lets a rank do before the first gradient and after the last forward",
     "packing": "the work of the rank with the most, however the layers are handed out",
+    "exact": "whole plans: the instance is small enough to look at all of them",
     "memory over time": "all that is held, for as long as it must be",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -26,6 +27,7 @@ from octopipe_cli.plan import Orders, Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.effort import BUDGETS, Budget
 from octopipe_cli.search.engine_view import FIXED_ORDERS, TORCH_ENGINES, engine_profile, engine_request
+from octopipe_cli.search.exact import best_plan, is_small
 from octopipe_cli.search.fixed_orders import FixedSearch, fixed_schedules
 from octopipe_cli.search.fusing import fuse_neighbours
 from octopipe_cli.search.keep import Keep
@@ -63,6 +65,8 @@ ROBUST_STARTS = 12
 FIRST_ROUND = 16
 # The part of the work for settled orders that is spent where they are one candidate among others.
 SETTLED_PART = 8
+# The part of the bound's time that the exact search of a small instance may take.
+EXACT_PART = 4
 
 
 NOTHING_KEPT = Keep(False, False, False, None)
@@ -162,7 +166,7 @@ class Planner:
             self.phase = "polishing"
             plans.sort(key=lambda plan: self.value(plan.timeline))
             polished = [self._polished(plan) for plan in plans[:most]]
-            best = min(polished, key=lambda plan: self.value(plan.timeline))
+            best = self._exactly(min(polished, key=lambda plan: self.value(plan.timeline)))
             if self.warm is not None and self.keep.given is None:
                 best = self._steadier(tuner, self.warm, best, found)
             if self.sets is not None:
@@ -390,6 +394,33 @@ class Planner:
             if timeline.fits:
                 return Scheduled(sturdy.assignment, timeline)
         return best
+
+    def _exactly(self, best: Scheduled) -> Scheduled:
+        """Return the best plan of a small instance; the bound becomes what is proven of every plan."""
+        reached, bound = self.value(best.timeline)[0], self.bound
+        bare = self.warm is None and self.lengths is None and self.sets is None
+        if bound is None or not bare or reached <= bound.step_time_ns:
+            return best
+        if not is_small(self.profile, self.cluster, self.request):
+            return best
+        self.phase = "small instance"
+        left = math.inf if self.watch.deadline is None else self.watch.deadline - time.monotonic()
+        found = best_plan(
+            self.profile, self.cluster, self.request,
+            least_ns=bound.step_time_ns, most_ns=reached - 1,
+            alike=_interchangeable(self.cluster), deterministic_time=self.budget.bound_time / EXACT_PART,
+            time_limit_s=left, stop=self.watch.over,
+        )  # fmt: skip
+        if found.bound_ns > bound.step_time_ns:
+            status = "optimal" if found.optimal else "bounded"
+            self.bound = dataclasses.replace(bound, step_time_ns=found.bound_ns, status=status, argument="exact")
+        if found.plan is None:
+            return best
+        assignment, timeline = found.plan
+        if not self._renumbers():
+            return Scheduled(assignment, timeline)
+        assignment, orders = self._renumbered(assignment, timeline.orders)
+        return Scheduled(assignment, simulate(self._pipeline(assignment), orders))
 
     def _renumbers(self) -> bool:
         """Return whether ranks may be numbered anew."""

@@ -44,8 +44,8 @@ class CertifiedBound:
         forwards and gradients, then the way back to layer 0), ``gradients`` (its backward work, after one micro-batch
         has passed all layers), ``path`` (one micro-batch alone), ``memory at the turns`` (before the first gradient
         and after the last forward a rank can only do what fits into its memory), ``memory over time`` (all that is
-        held for as long as it must be), ``packing`` (no way to hand out the layers leaves every rank less work), or
-        ``relaxation`` where no single one can be named.
+        held for as long as it must be), ``packing`` (no way to hand out the layers leaves every rank less work),
+        ``exact`` (all plans of a small instance were looked at), or ``relaxation`` where no single one can be named.
     """
 
     step_time_ns: int
