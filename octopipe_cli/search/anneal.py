@@ -365,7 +365,7 @@ def try_rules(tables, num_microbatches, more, overhead, modes, rules, bench, fir
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _same(one, other):  # type: ignore[no-untyped-def]
+def same(one, other):  # type: ignore[no-untyped-def]
     """Return whether two candidates are the same: a move that found nothing to change is not worth a schedule."""
     n = one.head[0]
     if n != other.head[0]:
@@ -374,6 +374,9 @@ def _same(one, other):  # type: ignore[no-untyped-def]
         if one.cuts[s] != other.cuts[s] or one.ranks[s] != other.ranks[s]:
             return False
         if one.recompute[s] != other.recompute[s] or one.fuse[s] != other.fuse[s]:
+            return False
+    for m in range(one.order.shape[0]):
+        if one.order[m] != other.order[m]:
             return False
     return True
 
@@ -398,8 +401,6 @@ def propose(tables, bench, allowed, most_on_rank, exchanges):  # type: ignore[no
             _bring_together(trial, tables.together, random)
         if _crowded(trial, num_ranks, most_on_rank, bench.ranks[0]):
             return False
-    if allowed & MOVE_ORDER == 0 and _same(trial, bench.current):
-        return False
     # A stage that holds layers of two groups may have left the first one.
     return tables.together.shape[0] == 0 or shares_ranks(tables, trial.cuts, trial.ranks, trial.head[0])
 
@@ -442,6 +443,8 @@ def anneal(tables, number, overhead, modes, rules, bench, allowed, most_on_rank,
             continue
         n = trial.head[0]
         _exchange_microbatches(costs.apart, trial.order, allowed & MOVE_ORDER, random)
+        if same(trial, current):
+            continue
         use_order(costs.apart, trial.order)
         if not price(tables, trial.cuts, trial.ranks, trial.recompute, trial.fuse, n, overhead, costs, step, memory):
             continue

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from octopipe_cli.list_scheduler import BACKWARD, FORWARD, NEVER, WEIGHT, WHOLE, Ints, StageCosts, schedule
-from octopipe_cli.search.anneal import DROPPED_WORK, copy_candidate, draw, patience, propose
+from octopipe_cli.search.anneal import DROPPED_WORK, copy_candidate, draw, patience, propose, same
 from octopipe_cli.search.fixed_kernel import OVER, replay
 from octopipe_cli.search.tables import new_costs, price, quick_bound
 
@@ -177,7 +177,7 @@ def anneal_sets(tables, num_microbatches, overhead, modes, rules, bench, sets, w
     current, trial, random, counts = bench.current, bench.trial, bench.random, bench.counts
     while counts[0] < until:
         temperature = hot * (1.0 - counts[0] / budget)
-        if not propose(tables, bench, allowed, most_on_rank, 25):
+        if not propose(tables, bench, allowed, most_on_rank, 25) or same(trial, current):
             continue
         n = trial.head[0]
         marks = (trial.cuts, trial.ranks, trial.recompute, trial.fuse)

@@ -24,6 +24,7 @@ from octopipe_cli.search.anneal import (
     new_bench,
     new_candidate,
     patience,
+    same,
     try_rules,
 )
 from octopipe_cli.search.starts import priority_rules
@@ -146,6 +147,25 @@ def test_the_best_is_a_schedule_and_better_than_the_start(memory_bytes: int | No
     counts = found.bench.counts.tolist()
     assert counts[0] >= 150_000
     assert counts[1] > counts[2] > counts[3] > 0  # tried, scheduled, accepted
+
+
+def test_what_a_move_left_as_it_was_is_not_scheduled() -> None:
+    """Moves that found nothing to change were scheduled, and took half of all the work."""
+    one, other = new_candidate(5, 2), new_candidate(5, 2)
+    one.cuts[:4], one.ranks[:3], one.head[:] = (0, 2, 5, 9), (1, 0, 2), (3, 77, 4)
+    copy_candidate(one, other)
+    other.head[1:] = (99, 1)  # the value and its rule are no part of what is compared
+    assert same(one, other)
+    for part, at in ((other.cuts, 1), (other.ranks, 2), (other.recompute, 0), (other.fuse, 1), (other.order, 0)):
+        part[at] += 1
+        assert not same(one, other)
+        part[at] -= 1
+    assert same(one, other)
+    other.head[0] = 2
+    assert not same(one, other)
+    stuck = Annealed(profile=model(no_cut_after=[0, 1, 2, 4, 5, 6, 8, 9, 10]), allowed=0)
+    assert stuck.bench.counts[1] > 1000
+    assert stuck.bench.counts[2] == 0  # the only legal cuts are those it has
 
 
 def test_the_seed_decides() -> None:
