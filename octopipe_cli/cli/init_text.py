@@ -38,7 +38,8 @@ def commands(files: Files, microbatches: int, engine: Engine, hybrid: bool) -> l
     else:
         steps.append((f"for {engine}", export(engine, main)))
     gate = "octopipe verify --all --fresh"
-    steps.append(("the gate of CI", gate if files.folder == "." else f"(cd {shlex.quote(files.folder)} && {gate})"))
+    run = gate if files.folder == "." else f"(cd {shlex.quote(files.folder)} && {gate})"
+    steps.append(("the gate of CI, for every plan that octopipe.toml names (a line each)", run))
     return steps
 
 

@@ -125,7 +125,12 @@ def _findings(entry: PlanEntry) -> tuple[str, list[Finding]]:
     from octopipe_cli.named import read_cluster, read_profile
     from octopipe_cli.plan import load_plan
 
-    plan = load_plan(entry.plan)
+    try:
+        plan = load_plan(entry.plan)
+    except InputError as error:
+        if error.message == "no such file":
+            error.remedy = "make the plan, or take its line out of the settings: only plans named there are checked"
+        raise
     return plan.file, oracle.verify(plan.value, read_profile(entry.profile), read_cluster(entry.cluster))
 
 

@@ -98,3 +98,13 @@ def test_usage(folder: Path, octopipe: Octopipe) -> None:
     ):
         result = octopipe("verify", *arguments)
         assert (result.code, result.out) == (2, ""), arguments
+
+
+def test_a_plan_that_was_never_made_is_told_apart(folder: Path, octopipe: Octopipe) -> None:
+    (folder / "octopipe.toml").write_text(
+        '[plans]\n"never.json" = { profile = "profile.json", cluster = "cluster.json" }\n'
+    )
+    result = octopipe("verify", "--all")
+    assert result.code == 2
+    assert "never.json: no such file" in result.out
+    assert "remedy: make the plan, or take its line out of the settings" in result.out
