@@ -95,7 +95,7 @@ def list_hardware(format: FormatOption = Format.text) -> None:
                 "memory_gb_per_s": found.memory_bandwidth_gb_per_s.value,
                 "bf16_tflops": peaks["bf16"],
                 "fp8_tflops": peaks.get("fp8"),
-                "devices_per_node": round(found.devices_per_node.value),
+                "devices_per_node": found.devices_per_node.value,
                 "within_node_gb_per_s": found.within_node.bandwidth_gb_per_s.value,
                 "between_nodes_gb_per_s": found.between_nodes.bandwidth_gb_per_s.value,
             }

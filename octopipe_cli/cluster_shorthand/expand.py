@@ -92,7 +92,7 @@ def _filled(nodes: Nodes, hardware: dict[Devices, Hardware]) -> Iterator[list[tu
             yield [(devices, devices.count) for devices in nodes.devices]
         return
     (devices,) = nodes.devices
-    most = round(hardware[devices].devices_per_node.value)
+    most = hardware[devices].devices_per_node.value
     for begin in range(0, devices.count, most):
         yield [(devices, min(most, devices.count - begin))]
 

@@ -62,6 +62,13 @@ class Efficiency(Record, frozen=True, kw_only=True):
     optimizer: Share
 
 
+class Count(Record, frozen=True):
+    """A number of things, and where it comes from."""
+
+    value: Annotated[int, msgspec.Meta(ge=1, le=10**6)]
+    source: Annotated[str, msgspec.Meta(min_length=1)]
+
+
 class Hardware(Record, frozen=True, kw_only=True):
     """A device: peaks, links, efficiencies, the lengths at which products and attention reach half of theirs.
 
@@ -76,8 +83,8 @@ class Hardware(Record, frozen=True, kw_only=True):
     #: What the driver, the communication library and fragmentation keep of it.
     reserved_gib: Figure | None = None
     memory_bandwidth_gb_per_s: Figure
-    multiprocessors: Figure
-    devices_per_node: Figure
+    multiprocessors: Count
+    devices_per_node: Count
     within_node: HardwareLink
     between_nodes: HardwareLink
     efficiency: Efficiency

@@ -84,7 +84,7 @@ def compute_seconds(work: Work, hardware: Hardware, dtype: str) -> float:
             share *= hardware.efficiency.gemm_forward.value
         if dtype == "fp8" and work.efficiency != "vocabulary_gemm":
             peak, share = hardware.peak_tflops["fp8"].value, share * hardware.efficiency.fp8.value
-        share *= filled(work.product, int(hardware.multiprocessors.value), hardware.gemm_half_depth.value)
+        share *= filled(work.product, hardware.multiprocessors.value, hardware.gemm_half_depth.value)
     return work.flops / (peak * 1e12 * share)
 
 
@@ -144,7 +144,7 @@ def exchange_seconds(exchange: Exchange, hardware: Hardware) -> float:
 
 def link_of(exchange: Exchange, hardware: Hardware) -> tuple[HardwareLink, int]:
     """Return the slowest link of a group and how many of its members share a node's links."""
-    node = int(hardware.devices_per_node.value)
+    node = hardware.devices_per_node.value
     if exchange.ranks * exchange.stride <= node:
         return hardware.within_node, 1
     members = max(1, node // exchange.stride)
