@@ -163,8 +163,19 @@ class _Cost:
             **({"splittable": False} if _shares(layer.blocks) else {}),
             **({} if layer.role == "decoder" else {"role": layer.role}),
             **({} if layer.images is None else {"modality": "vision"}),
+            **({"quadratic_share": share} if (share := self._quadratic_share()) else {}),
             "times": {self.hardware.name: times},
         }
+
+    def _quadratic_share(self) -> float:
+        """Return which share of the FLOPs grows with the square of a micro-batch's length.
+
+        It is that of attention to all of a sequence, on every hardware. None for images: more of them are more
+        sequences, not longer ones.
+        """
+        flops = [(sum(flops_of(getattr(part, name)) for name in PASSES), part.quadratic) for part in self.operations]
+        grown = sum(count for count, quadratic in flops if quadratic)
+        return round(grown / sum(count for count, _ in flops), 4) if grown and self.layer.images is None else 0.0
 
     def provenance(self) -> Document:
         """Return what a profile has no field for: active parameters, FLOPs on one device, what bounds each pass."""

@@ -175,13 +175,15 @@ def attention_core(
     width = heads * key_dim + kv_heads * (key_dim + value_dim)
     kept = ELEMENT * tokens * width
     visible = visible_keys(length, window, chunk) + beyond if causal else min(length, chunk or length)
+    whole = min(window or length, chunk or length) >= length
     ring = _ring(setting, ELEMENT * tokens * kv_heads * (key_dim + value_dim))
     if setting.flash_attention:
         flops = int(2 * rows * visible * (key_dim + value_dim))
         moved = ELEMENT * tokens * (width + heads * value_dim)
         forward = Work("attention_forward", flops, moved, length=min(length, window or chunk or length))
         backward = Work("attention_backward", flops * 5 // 2, 3 * moved, length=forward.length, kernels=3)
-        return Operation("core", (forward, *ring), (backward, *ring, *ring), kept_bytes=kept + 4 * rows)
+        passes = ((forward, *ring), (backward, *ring, *ring))
+        return Operation("core", *passes, kept_bytes=kept + 4 * rows, quadratic=whole)
     pairs = rows * length
     batch = setting.micro_batch_size * heads
     scores = Product(batch, length // setting.context_parallel, length, key_dim)
@@ -196,6 +198,7 @@ def attention_core(
         (*products, *products, softmax_back, *ring, *ring),
         kept_bytes=kept + (2 + masked) * pairs,
         workspace_bytes=4 * pairs,
+        quadratic=True,
     )
 
 

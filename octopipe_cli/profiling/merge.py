@@ -23,6 +23,8 @@ SAME: Final = (
     "workspace_bytes",
     "splittable",
     "role",
+    "modality",
+    "quadratic_share",
 )
 #: Sizes that kernels decide with: they may differ between hardwares.
 KERNELS: Final = ("activation_bytes", "weight_activation_bytes", "workspace_bytes")

@@ -85,6 +85,8 @@ class Operation:
         The gradient of its output, which W needs too; 0 where it has no weights.
     workspace_bytes
         What it holds only while it runs.
+    quadratic
+        Whether its FLOPs grow with the square of a sequence's length: attention to all positions.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Operation:
     freed_bytes: int = 0
     gradient_bytes: int = 0
     workspace_bytes: int = 0
+    quadratic: bool = False
 
 
 def product_work(product: Product, efficiency: str, element_bytes: int, result_bytes: int | None = None) -> Work:

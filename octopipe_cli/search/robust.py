@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 
 
 class Sturdy(NamedTuple):
-    """A partition and orders that bear many sets; value in ns of what is to be least over them."""
+    """A partition and orders that bear many sets; value in ns of what is searched by (`summed_up`)."""
 
     value: int
     assignment: Assignment

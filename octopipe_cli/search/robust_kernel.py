@@ -68,27 +68,30 @@ def new_sets(num_stages: int, num_ranks: int, num_microbatches: int, num_sets: i
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def summed_up(sets, which):  # type: ignore[no-untyped-def]
-    """Return the mean, the 95th percentile by linear interpolation, or the largest of the values, in whole ns.
+    """Return the mean of the values, or half of it with half of their 95th percentile or largest, in whole ns.
 
-    OVER where one is: a set that does not fit.
+    OVER where one is: a set that does not fit. A tail alone is two or three of the sets: what is fitted to them lets
+    the others go and bears new ones badly. (Orders for nemotron-nano-9b-v2 fitted to the 95th percentile of 32 sets
+    became 5 % slower in the mean of 32 new ones and 7 % at their 95th percentile; to half of each, 0 and -1.5 %.)
     """
     number = sets.values.shape[0]
     for k in range(number):
         if sets.values[k] >= OVER:
             return OVER
+    total = np.int64(0)
+    for k in range(number):
+        total += sets.values[k]
+    mean = total // number
     if which == MEAN:
-        total = np.int64(0)
-        for k in range(number):
-            total += sets.values[k]
-        return total // number
+        return mean
     sets.ordered[:] = np.sort(sets.values)
     if which == WORST:
-        return sets.ordered[number - 1]
+        return (sets.ordered[number - 1] + mean) // 2
     at, rest = (number - 1) * 95 // 100, (number - 1) * 95 % 100
     value = sets.ordered[at]
     if rest > 0:
         value += (sets.ordered[at + 1] - value) * rest // 100
-    return value
+    return (value + mean) // 2
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

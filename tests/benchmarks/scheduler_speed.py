@@ -1,4 +1,4 @@
-"""Scheduled actions per second on one core: by size, with and without memory limits, by stages and by ranks.
+"""Scheduled actions per second on one core: by size, with and without memory limits, by stages, ranks and lengths.
 
 ``python -m tests.benchmarks.scheduler_speed [--seconds S]``
 """
@@ -11,11 +11,13 @@ import time
 import numpy as np
 
 from octopipe_cli.cluster import Cluster
+from octopipe_cli.lengths import lengths_of
 from octopipe_cli.list_scheduler import NEVER, new_scratch, schedule, stage_costs
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.profile import Profile, profile_from_document
 from tests.benchmarks.tables import plain_cluster, print_table
 
+TURNS = 10
 SIZES = ((4, 8, 6), (8, 35, 6), (8, 694, 6))  # ranks, micro-batches, stages a rank: 576, 5,040, 99,936 actions
 
 
@@ -38,6 +40,23 @@ def main() -> None:
     print("\nns an action by ranks, 4 stages a rank, 64 micro-batches")
     counts = [(str(p), *_costs(p, 64, 4, options.seconds)) for p in (2, 4, 8, 16, 32, 64)]
     print_table(("ranks", "no limits", "limited"), counts)
+    print(
+        "\nns an action beside those without lengths, runs taken by turns: lengths that are all 1, lengths that differ"
+    )
+    heads = ("8 ranks, 4 stages a rank, 64 micro-batches", "all 1", "differ")
+    print_table(
+        heads, [(name, *_beside(share, options.seconds)) for name, share in (("no limits", None), ("limited", 2.0))]
+    )
+
+
+def _beside(share: float | None, seconds: float) -> list[str]:
+    """Return the cost with lengths over that without, the least of turns that follow on each other."""
+    lists: list[list[float] | None] = [None, [1.0] * 64, [0.9 + 0.2 * (m % 2) for m in range(64)]]
+    least = [float("inf")] * len(lists)
+    for _ in range(TURNS):
+        for at, lengths in enumerate(lists):
+            least[at] = min(least[at], measure(8, 64, 4, share, seconds / TURNS, lengths) or float("inf"))
+    return [f"{cost / least[0]:.3f}" for cost in least[1:]]
 
 
 def _costs(ranks: int, microbatches: int, per_rank: int, seconds: float) -> tuple[str, ...]:
@@ -45,11 +64,20 @@ def _costs(ranks: int, microbatches: int, per_rank: int, seconds: float) -> tupl
     return tuple(f"{cost:.0f}" if cost else "-" for cost in costs)
 
 
-def measure(ranks: int, microbatches: int, per_rank: int, share: float | None, seconds: float) -> float | None:
+def measure(
+    ranks: int,
+    microbatches: int,
+    per_rank: int,
+    share: float | None,
+    seconds: float,
+    lengths: list[float] | None = None,
+) -> float | None:
     """Return the least ns an action in some runs; None where there is no schedule."""
     stages = ranks * per_rank
     memory_gib = None if share is None else 4 * per_rank + 1 + share * per_rank * (ranks + 1)
-    pipeline = build_pipeline(_profile(stages), _cluster(ranks, memory_gib), _assignment(stages, ranks), microbatches)
+    profile, cluster = _profile(stages), _cluster(ranks, memory_gib)
+    found = lengths_of(profile, None if lengths is None else {"text": lengths}, microbatches)
+    pipeline = build_pipeline(profile, cluster, _assignment(stages, ranks), microbatches, None, found)
     costs, step, memory = stage_costs(pipeline)
     scratch, extra, log = (
         new_scratch(stages, ranks, microbatches),

@@ -87,3 +87,44 @@ def test_what_cannot_know_lengths_refuses(files: Path, octopipe: Octopipe) -> No
     found = octopipe("run", "a.plan.json", "--timed")
     assert found.code == 2
     assert "tensors of one shape" in found.err
+
+
+SHIPPED = Path(__file__).parents[2] / "profiles"
+
+
+def unasked(text: str) -> str:
+    """Return a plan's text without what it says of its request, its content's digest and how it was made."""
+    document = json.loads(text)
+    for key in ("request", "content_digest", "provenance"):
+        document.pop(key, None)
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "memory_gib"),
+    [
+        ("toy", "quick", None),
+        pytest.param("llama3-8b", "standard", None, marks=pytest.mark.slow),
+        pytest.param("nemotron-nano-9b-v2", "standard", None, marks=pytest.mark.slow),
+        pytest.param("gemma-3-27b", "standard", 80, marks=pytest.mark.slow),
+    ],
+)
+def test_lengths_of_one_change_nothing_but_the_request(
+    folder: Path, octopipe: Octopipe, model: str, effort: str, memory_gib: int | None
+) -> None:
+    profile = str(folder / "profile.json") if model == "toy" else model
+    hardware = json.loads((SHIPPED / "models" / f"{model}.json").read_text())["kinds"] if model != "toy" else {}
+    cluster = "cluster.json"
+    if hardware:
+        name = next(iter(next(iter(hardware.values()))["times"]))
+        group = {"count": 4, "hardware": name, "memory_gib": memory_gib}
+        document = {"schema": "octopipe.cluster", "version": 1, "name": "four", "ranks": [group]}
+        (folder / "cluster.json").write_text(json.dumps(document))
+    modalities = {"text", "vision"} if model == "gemma-3-27b" else {"text"}
+    (folder / "ones.json").write_text(json.dumps(dict.fromkeys(sorted(modalities), [1.0] * 8)))
+    common = ("plan", profile, cluster, "-m", 8, "--effort", effort, "--no-gantt", "-o")
+    assert octopipe(*common, "without.plan.json").code == 0
+    assert octopipe(*common, "with.plan.json", "--lengths", "ones.json").code == 0
+    plain, ones = ((folder / f"{name}.plan.json").read_text() for name in ("without", "with"))
+    assert json.loads(ones)["request"]["lengths"]["text"] == [1.0] * 8
+    assert unasked(plain) == unasked(ones)

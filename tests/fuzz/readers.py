@@ -71,6 +71,14 @@ YAML_NOTES: Final = f"%YAML 1.1\n---\n{YAML}name2: &a [*a, !!float 1_0:20, 0o17,
 SHORTHANDS: Final = ("8xh100-sxm", "2x(4xa100-80gb)@25GB/s", "2x(4xh100-sxm+4xl40s)/2", "4xa100-80gb+65536xh100-sxm")
 LAYOUTS: Final = ("Et*2|(tt|)*5t|tmL", "E|t|L", "(t|)*3", "Et*3|(tt|)*29,m|L", "M-|M*-/MM", "M-M*/-/-")
 
+LENGTHS: Final = {"text": [1, 0.25]}
+LENGTH_TEXTS: Final = (
+    '{"text": [1, 2]}\n{"text": [0.5, 3]}\n',
+    "text\n1\n0.5\n2.5\n0\n",
+    '[{"text": [1, 1]}, {"text": [2, 0]}]',
+)
+TOKENS: Final = ("--tokens",)
+
 READERS: Final[dict[str, Reader]] = {
     "profile": Reader(
         (("profile", "show", FILE), ("compare", FILE, "cluster.json", "-m", "2")),
@@ -101,6 +109,13 @@ READERS: Final[dict[str, Reader]] = {
     "config": Reader(
         (("profile", "estimate", FILE, "--hardware", "h100-sxm", *ESTIMATE),),
         hostile.documents(*CONFIGS, *(_json(path) for path in sorted((SHIPPED / "configs").glob("*.json")))),
+    ),
+    "lengths": Reader(
+        tuple(
+            ("compare", "profile.json", "cluster.json", "-m", "2", "--lengths", FILE, *more) for more in ((), TOKENS)
+        ),
+        st.one_of(hostile.documents(LENGTHS), hostile.texts(*LENGTH_TEXTS)),
+        "spoilt.lengths",
     ),
     "hardware": Reader(
         (("profile", "estimate", "llama-2-7b", "--hardware", FILE, *ESTIMATE),),

@@ -151,3 +151,12 @@ def test_an_images_positions_may_not_be_cut_evenly() -> None:
         "residual",
     ]
     assert isinstance(layer.blocks[1], Attention)
+
+
+def test_the_quadratic_share_is_that_of_attention_to_all_positions() -> None:
+    kinds = gemma()["kinds"]
+    width, products = 32 * 128, 5376 * (2 * 32 + 2 * 16) * 128 + 3 * 5376 * 21504
+    core = 7 / 2 * 4096 * 4096 / 2 * 4 * width  # 2 products forward, 5 backward, half of all pairs
+    share = core / (core + 3 * 2 * 4096 * products)
+    assert kinds["attention_mlp"]["quadratic_share"] == pytest.approx(share, abs=1e-4)
+    assert {name for name, kind in kinds.items() if "quadratic_share" in kind} == {"attention_mlp"}
