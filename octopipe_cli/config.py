@@ -16,7 +16,7 @@ OWN_FILE: Final = "octopipe.toml"
 PROJECT_FILE: Final = "pyproject.toml"
 #: The tables that may stand there, each read by the command of its name.
 TABLES: Final = ("plans", "diff")
-ENTRY_KEYS: Final = ("profile", "cluster", "warm_start")
+ENTRY_KEYS: Final = ("profile", "cluster", "warm_start", "lengths")
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class PlanEntry:
     profile: str
     cluster: str
     warm_start: str | None = None
+    lengths: str | None = None
 
 
 def read_config(folder: str = ".") -> Config | None:
@@ -108,7 +109,9 @@ def _read(file: str) -> Config | None:
 
 
 def plan_entries(config: Config) -> list[PlanEntry]:
-    """Return the plans that the settings name, in their order: plan file = {profile, cluster, warm_start}.
+    """Return the plans that the settings name, in their order: plan file = its inputs.
+
+    Those are profile and cluster; warm_start and lengths where it was made from such files.
 
     Raises
     ------
@@ -125,9 +128,9 @@ def plan_entries(config: Config) -> list[PlanEntry]:
         for key in ("profile", "cluster"):
             if key not in entry:
                 raise InputError(f'the key "{key}" is missing', file=config.file, path=path)
-        warm = entry.get("warm_start")
         files = (config.path(plan), config.input(entry["profile"]), config.input(entry["cluster"]))
-        entries.append(PlanEntry(*files, None if warm is None else config.path(warm)))
+        more = [None if entry.get(key) is None else config.path(entry[key]) for key in ("warm_start", "lengths")]
+        entries.append(PlanEntry(*files, *more))
     return entries
 
 

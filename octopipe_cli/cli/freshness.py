@@ -10,6 +10,7 @@ import msgspec
 
 from octopipe_cli import __version__
 from octopipe_cli.cli.inputs import load_inputs
+from octopipe_cli.cli.lengths import LengthSet, read_lengths
 from octopipe_cli.errors import InfeasibleError, InputError, LimitError
 from octopipe_cli.formats import Loaded
 from octopipe_cli.plan import Plan, is_edited, load_plan
@@ -78,7 +79,8 @@ def _judge(plan: Loaded[Plan], files: PlanEntry, jobs: int | None, time_limit_s:
     warm = _begun_from(plan, files.warm_start)
     if _made_from(plan.value, profile, cluster) and _made_by_this_version(plan.value):
         return Verdict(plan.file, "unchanged")
-    again = _again(plan, (profile, cluster, warm), jobs, time_limit_s)
+    sets = _robust_over(plan, files.lengths, profile)
+    again = _again(plan, (profile, cluster, warm), sets, jobs, time_limit_s)
     if _bare(again) == _bare(plan.value):
         return Verdict(plan.file, "unchanged")
     return Verdict(plan.file, "stale", _changes(plan.value, again))
@@ -129,19 +131,57 @@ def _findings(plan: Loaded[Plan], profile: Loaded[Profile], cluster: Loaded[Clus
     return [("figures", path, text) for path, text in findings(plan.value)]
 
 
-def _again(plan: Loaded[Plan], inputs: Inputs, jobs: int | None, time_limit_s: float | None) -> Plan:
-    """Return what the search finds today; here the compilers and solvers are loaded."""
-    from octopipe_cli.cli.searching import Interrupted, cores, search
+def _robust_over(plan: Loaded[Plan], file: str | None, profile: Loaded[Profile]) -> list[LengthSet] | None:
+    """Return the sets of lengths that a plan for many was made for, None for a plan for one step.
 
-    if plan.value.request.robust is not None:
+    Raises
+    ------
+    InputError
+        Where the file is not given, or holds other lengths.
+    """
+    request = plan.value.request
+    if request.robust is None:
+        return None
+    if file is None:
         raise InputError(
             "the plan was made for many sets of lengths, which its file does not hold",
             file=plan.file,
             path="$.request.robust",
-            remedy="plan again with --lengths and --robust, and compare: octopipe diff",
+            remedy='name them in the settings, beside the plan\'s profile and cluster: lengths = "FILE"',
         )
+    errors = []
+    for tokens in (False, True):
+        try:
+            found = read_lengths(file, profile, request.num_microbatches, tokens=tokens)
+        except InputError as error:
+            errors.append(error)
+        else:
+            if found.digest == request.lengths_digest:
+                return found.sets
+    if len(errors) > 1:
+        raise errors[0]
+    raise InputError(
+        "the plan was made for other lengths",
+        file=plan.file,
+        path="$.request.lengths_digest",
+        found=request.lengths_digest,
+        expected=f"that of {file}",
+        remedy="plan again with --lengths and --robust, and compare: octopipe diff",
+    )
+
+
+def _again(
+    plan: Loaded[Plan],
+    inputs: Inputs,
+    sets: list[LengthSet] | None,
+    jobs: int | None,
+    time_limit_s: float | None,
+) -> Plan:
+    """Return what the search finds today; here the compilers and solvers are loaded."""
+    from octopipe_cli.cli.searching import Interrupted, cores, search
+
     profile, cluster, warm = inputs
-    found, interrupted = search(profile, cluster, plan.value.request, jobs or cores(), time_limit_s, warm)
+    found, interrupted = search(profile, cluster, plan.value.request, jobs or cores(), time_limit_s, warm, sets)
     if interrupted:
         raise Interrupted(f"interrupted before {plan.file} was made again")
     if not found.search.reproducible:

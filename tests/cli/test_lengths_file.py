@@ -132,3 +132,9 @@ def test_a_robust_plan_is_checked_as_long_as_its_inputs_stand(folder: Path, octo
     found = octopipe("plan", "profile.json", "cluster.json", "--check", "r.json")
     assert found.code == 2
     assert "many sets of lengths" in found.err
+    entry = '"r.json" = { profile = "profile.json", cluster = "cluster.json", lengths = "sets.jsonl" }\n'
+    (folder / "octopipe.toml").write_text("[plans]\n" + entry)
+    assert octopipe("plan", "--check", "r.json").code == 1  # searched for again: the times are others
+    (folder / "sets.jsonl").write_text('{"text": [1, 3]}\n{"text": [2, 1]}\n')
+    found = octopipe("plan", "--check", "r.json")
+    assert (found.code, "made for other lengths" in found.err) == (2, True)
