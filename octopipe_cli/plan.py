@@ -105,7 +105,8 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=False):
     lengths: dict[Name, list[Length]] | None = None
     #: The digest of the sets of lengths that were read.
     lengths_digest: Digest | None = None
-    #: What of the step times over many sets of lengths is least.
+    #: What of the step times over many sets of lengths was searched for the least of: the mean, or half of it and half
+    #: of their 95th percentile or largest.
     robust: Robust | None = None
     #: Whether the micro-batches stay in the order of the lists.
     keep_order: bool | None = None

@@ -190,9 +190,9 @@ def plan(
         Robust | None,
         typer.Option(
             rich_help_panel=LENGTHS,
-            help="With several steps' lengths: the plan whose order of actions, kept in all of them, has the least "
-            "mean, 95th percentile or largest step time. The even-numbered steps are for finding, the odd for "
-            "reporting (from 0 on).",
+            help="With several steps' lengths: one plan, its order of actions kept in all of them. Of their step times "
+            "mean searches for the least mean, p95 for the least half of the mean and half of the 95th percentile, "
+            "worst for that with the largest. Even-numbered steps are for finding, odd for reporting (from 0 on).",
         ),
     ] = None,
     keep_order: Annotated[
