@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from octopipe_cli.cluster import Cluster, cluster_from_document
+from octopipe_cli.list_scheduler import NEVER
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Objective, Request
 from octopipe_cli.profile import Profile, profile_from_document
-from octopipe_cli.schedules import zb_h1, zb_v
+from octopipe_cli.schedules import zb_h1, zb_h2, zb_v
 from octopipe_cli.search.polish import polish
 from octopipe_cli.search.tuner import Tuner, Watch
 from octopipe_cli.simulate import Timeline, simulate
@@ -25,7 +26,7 @@ from octopipe_cli.simulate import Timeline, simulate
 RESULTS = Path(__file__).parents[3] / "shared" / "reference" / "zb_results.json"
 UNIT_BYTES = 2**20
 #: Their ticks are ms here.
-RULES_WORK, REORDER_WORK, POLISH_TIME = 4_000_000, 2_000_000, 1.0
+RULES_WORK, REORDER_WORK, POLISH_TIME = 4_000_000, 10_000_000, 2.0
 
 
 class Row(NamedTuple):
@@ -70,7 +71,7 @@ def rows(results: dict[str, Any]) -> Iterator[Row]:
         if not row["results"]:
             continue
         p, v = row["p"], row["chunks_per_device"]
-        times = [tuple(row[key] / v for key in "FBW")] * (p * v)
+        times = [tuple(row[key] for key in "FBW")] * (p * v)  # of a stage: halved already where there are two a rank
         upward, downward = tuple(range(p)), tuple(reversed(range(p)))
         ranks = upward if v == 1 else upward + (downward if row["placement"] == "V" else upward)
         shape = (row["mem_F"], -row["mem_W"])
@@ -137,11 +138,10 @@ def best_orders(row: Row, objective: Objective) -> Timeline:
     pipeline = build_pipeline(row.profile, row.cluster, assignment, row.num_microbatches)
     tuner = Tuner(row.profile, row.cluster, request, Watch(threading.Event(), None), 2)
     found = tuner.first_look([assignment], [None], RULES_WORK)
-    found = tuner.reorder([entry for entry in found if entry.value < 2**60], REORDER_WORK, 0.0003, 0)
+    floor = tuner.plan_bound(found[0])
+    found = tuner.reorder([entry for entry in found if entry.value < NEVER], REORDER_WORK, 0.0003, floor)
     timelines = [simulate(pipeline, tuner.orders(entry)) for entry in found]
-    in_v = len(row.ranks) > max(row.ranks) + 1 and row.ranks[-1] == 0
-    classic = zb_v if in_v else zb_h1 if len(row.ranks) == max(row.ranks) + 1 else None
-    if classic is not None:
+    for classic in (zb_v,) if _in_v(row.ranks) else (zb_h1, zb_h2) if len(row.ranks) == max(row.ranks) + 1 else ():
         timelines.append(simulate(pipeline, classic(pipeline)))
 
     def value(timeline: Timeline) -> int:
@@ -152,7 +152,7 @@ def best_orders(row: Row, objective: Objective) -> Timeline:
         polish(
             timeline,
             objective=objective,
-            floor_ns=0,
+            floor_ns=floor,
             deterministic_time=POLISH_TIME,
             deadline=None,
             stop=lambda: False,
@@ -160,6 +160,10 @@ def best_orders(row: Row, objective: Objective) -> Timeline:
         for timeline in timelines
     ]
     return min(polished, key=value)
+
+
+def _in_v(ranks: tuple[int, ...]) -> bool:
+    return len(ranks) > max(ranks) + 1 and ranks[-1] == 0
 
 
 if __name__ == "__main__":
