@@ -24,6 +24,9 @@ class Budget(NamedTuple):
         Work (actions replayed) of the cuts for an engine whose orders are settled.
     blind_work
         Work (candidates weighed by bounds alone) that evens out starts on unlike ranks, or of long steps.
+    limited_polish_time
+        CP-SAT's deterministic time for the order of each of the best plans under memory limits, where orders matter
+        more than all other work on them.
     """
 
     bound_time: float
@@ -34,6 +37,7 @@ class Budget(NamedTuple):
     reorder_work: int
     fixed_work: int = 100_000
     blind_work: int = 50_000
+    limited_polish_time: float = 0.05
 
     def for_size(self, num_actions: int, limited: bool = False) -> Budget:
         """Return the budget for an instance of about that many actions.
@@ -47,12 +51,13 @@ class Budget(NamedTuple):
         return Budget(
             self.bound_time,
             self.cuts_time,
-            self.polish_time,
+            self.limited_polish_time if limited else self.polish_time,
             int(self.first_work * share),
             tuple((keep, runs, int(work * share)) for keep, runs, work in self.rounds),
             int(self.reorder_work * share),
             self.fixed_work,
             self.blind_work,
+            self.limited_polish_time,
         )
 
 
@@ -72,6 +77,7 @@ BUDGETS: Final[dict[Effort, Budget]] = {
         4 * MILLION,
         300 * MILLION,
         20 * MILLION,
+        0.3,
     ),
     "standard": Budget(
         6.0,
@@ -82,6 +88,7 @@ BUDGETS: Final[dict[Effort, Budget]] = {
         30 * MILLION,
         2000 * MILLION,
         200 * MILLION,
+        1.8,
     ),
     "thorough": Budget(
         60.0,
@@ -92,5 +99,6 @@ BUDGETS: Final[dict[Effort, Budget]] = {
         200 * MILLION,
         10_000 * MILLION,
         800 * MILLION,
+        20.0,
     ),
 }

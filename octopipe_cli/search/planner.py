@@ -49,7 +49,8 @@ from octopipe_cli.simulate import Timeline, simulate
 Observer = Callable[[Progress], None]
 
 # Where memory is short a better order is worth enough to change which partition is best.
-POLISHED_UNDER_LIMITS = 3
+POLISHED_UNDER_LIMITS = 4
+POLISHED_TWICE = 2
 # How many of the last partitions are compared under noise, and how near the best one, in per cent, they must be.
 STURDY_POOL = 12
 NEAR_PERCENT = 0.5
@@ -61,8 +62,10 @@ BLIND_HEAT = 0.001
 LENGTHENED = 6
 # How many of the best partitions for equal micro-batches a search for many lengths begins from.
 ROBUST_STARTS = 12
-# How many starts are annealed where unlike ranks give many times as many.
+# How many starts are annealed where unlike ranks, or memory limits, give many times as many.
 FIRST_ROUND = 16
+# The part of the work without schedules that evens out starts where memory alone is short.
+ALIKE_PART = 8
 # The part of the work for settled orders that is spent where they are one candidate among others.
 SETTLED_PART = 8
 # The part of the bound's time that the exact search of a small instance may take.
@@ -165,7 +168,10 @@ class Planner:
                 raise self._none_found()
             self.phase = "polishing"
             plans.sort(key=lambda plan: self.value(plan.timeline))
-            polished = [self._polished(plan) for plan in plans[:most]]
+            polished = self._all_polished(plans[:most], self.budget.polish_time)
+            if tuner.limited:
+                best_two = self._all_polished(polished[:POLISHED_TWICE], 2 * self.budget.polish_time)
+                polished = best_two + polished[POLISHED_TWICE:]
             best = self._exactly(min(polished, key=lambda plan: self.value(plan.timeline)))
             if self.warm is not None and self.keep.given is None:
                 best = self._steadier(tuner, self.warm, best, found)
@@ -365,7 +371,7 @@ class Planner:
             steadier = Steadier(tuner, warm, self._limit(best), self.budget.first_work // 8, self._renumbers())
             plans += [self._scheduled(tuner, entry) for entry in steadier.plans(found)[:1]]
         steady = min(plans, key=self._steadiness)
-        return best if steady is best else self._polished(steady)
+        return best if steady is best else self._polished(steady, self.budget.polish_time)
 
     def _sturdiest(self, best: Scheduled, plans: list[Scheduled]) -> Scheduled:
         """Return the plan near the best one that bears errors of the profile best, where that is asked for.
@@ -436,7 +442,7 @@ class Planner:
         self.phase = "cuts"
         found = _best(found + self._better_cuts(tuner, found[: budget.rounds[0][0]]))
         self.phase = "tuning, round 1"
-        if not _interchangeable(self.cluster):
+        if tuner.limited or not _interchangeable(self.cluster):
             found = found[:FIRST_ROUND]
         found = _best(tuner.round(found, 1, budget.first_work, FIRST_HEAT, 0))
         for number, (keep, runs, work) in enumerate(budget.rounds, 2):
@@ -461,8 +467,10 @@ class Planner:
             begins += starts(tuner.tables, self.request, True, orders)
         assignments = [start.assignment for start in begins if self.keep.admits(start.assignment)]
         assignments += self.keep.starts(tuner.tables, self.cluster.num_ranks, self.request)
-        if tuner.long or not _interchangeable(self.cluster):
-            evened = tuner.balanced(assignments, self.budget.blind_work, BLIND_HEAT)
+        alike = _interchangeable(self.cluster)
+        if tuner.long or tuner.limited or not alike:
+            work = self.budget.blind_work if tuner.long or not alike else self.budget.blind_work // ALIKE_PART
+            evened = tuner.balanced(assignments, work, BLIND_HEAT)
             assignments += [assignment for assignment in evened if self.keep.admits(assignment)]
         fused: list[tuple[bool, ...] | None] = [None] * len(assignments)
         for plan in plans:
@@ -516,13 +524,19 @@ class Planner:
         rank_with = sorted(range(len(labels)), key=lambda rank: labels[rank])
         return relabelled(assignment, labels), tuple(orders[rank] for rank in rank_with)
 
-    def _polished(self, plan: Scheduled) -> Scheduled:
+    def _all_polished(self, plans: list[Scheduled], deterministic_time: float) -> list[Scheduled]:
+        """Return plans with better orders where CP-SAT finds some, the best first."""
+        with ThreadPoolExecutor(self.jobs) as pool:
+            polished = list(pool.map(lambda plan: self._polished(plan, deterministic_time), plans))
+        return sorted(polished, key=lambda plan: self.value(plan.timeline))
+
+    def _polished(self, plan: Scheduled, deterministic_time: float) -> Scheduled:
         """Return a plan with a better order where CP-SAT finds one."""
         timeline = polish(
             plan.timeline,
             objective=self.request.objective,
             floor_ns=self.floor or 0,
-            deterministic_time=self.budget.polish_time,
+            deterministic_time=deterministic_time,
             deadline=self.watch.deadline,
             stop=self.watch.stop.is_set,
         )

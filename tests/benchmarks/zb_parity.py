@@ -141,8 +141,9 @@ def best_orders(row: Row, objective: Objective) -> Timeline:
     floor = tuner.plan_bound(found[0])
     found = tuner.reorder([entry for entry in found if entry.value < NEVER], REORDER_WORK, 0.0003, floor)
     timelines = [simulate(pipeline, tuner.orders(entry)) for entry in found]
-    for classic in (zb_v,) if _in_v(row.ranks) else (zb_h1, zb_h2) if len(row.ranks) == max(row.ranks) + 1 else ():
-        timelines.append(simulate(pipeline, classic(pipeline)))
+    one_each = len(row.ranks) == max(row.ranks) + 1
+    classic = (zb_v,) if _in_v(row.ranks) else (zb_h1, zb_h2) if one_each else ()
+    timelines += [simulate(pipeline, orders(pipeline)) for orders in classic]
 
     def value(timeline: Timeline) -> int:
         return timeline.step_time_ns if objective == "step" else timeline.span_ns
