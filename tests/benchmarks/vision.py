@@ -2,11 +2,12 @@
 
 ``python -m tests.benchmarks.vision [--effort EFFORT] [--ranks P] [--microbatches M]``: the shipped profile of Gemma 3
 27B; 32 steps of micro-batches, 0 to 8 images in each (fixed seed). Plans are made for the even-numbered steps and for
-equal ones, times are those of the odd-numbered steps. The rivals, each as octopipe's own search for equal micro-batches
-and as the best classic schedule with a balanced partition make it:
+equal ones, times are those of the odd-numbered steps. The rivals, each as octopipe's own search for the same steps, for
+equal micro-batches, and the best classic schedule make it:
 
 - *first rank*: the encoder and the projector in one stage of the first rank, text layers beside it;
-- *own rank*: a rank for encoder and projector alone, which runs ahead of the best plan for the text on the others.
+- *own rank*: a rank for encoder and projector alone; for equal micro-batches and classic schedules it runs ahead of the
+  best plan for the text on the others, for many steps all is searched together (`_apart`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from tests import documents
 from tests.benchmarks.tables import print_table
 
 SEED, SETS, MOST_IMAGES = 7, 32, 8
+#: Hardware of all ranks, the name of that of an encoder's own, and how many times slower a search sees what it must not
+#: put there.
+HARDWARE, OWN, SLOWER = "h100-sxm", "encoder", 4
 Case = tuple[Assignment, Orders]
 
 
@@ -76,6 +80,8 @@ class Bench:
         found = [
             (f"octopipe, --robust {robust}", self._plan(self.profile, self.cluster, robust)),
             ("octopipe, one image each", self._plan(self.profile, self.cluster)),
+            (f"first rank, --robust {robust}", self._plan(together, self.cluster, robust)),
+            (f"own rank, --robust {robust}", self._alone(robust)),
             ("first rank, octopipe", self._plan(together, self.cluster)),
             ("own rank, octopipe", self._with_encoder(self._plan(text, fewer))),
         ]
@@ -127,6 +133,18 @@ class Bench:
         document["rules"] = {"tied": [[layer - self.ahead for layer in group] for group in tied]}
         return loaded_profile(document, "text")
 
+    def _alone(self, robust: Robust) -> Case:
+        """Return the robust plan found where every layer but the encoder's is slow on rank 0, and those elsewhere."""
+        document = dict(profile_document(self.profile.value))
+        document["kinds"] = {name: _slow_elsewhere(kind) for name, kind in document["kinds"].items()}
+        document["rules"] = {**document["rules"], "no_cut_after": list(range(self.ahead - 1))}
+        case = self._plan(loaded_profile(document, "apart"), loaded_cluster(self.cluster.value.num_ranks, OWN), robust)
+        assignment = case[0]
+        where = [rank for rank, cut in zip(assignment.ranks, assignment.cuts, strict=False) if cut < self.ahead]
+        assert where == [0], "the encoder is not in one stage of rank 0"
+        assert assignment.ranks.count(0) == 1, "rank 0 has other layers too"
+        return case
+
     def _with_encoder(self, case: Case) -> Case:
         """Return a plan for the text with a rank ahead that holds the encoder: F first, backward as it comes."""
         text, orders = case
@@ -146,9 +164,18 @@ def loaded_profile(document: Document, name: str) -> Loaded[Profile]:
     return Loaded(profile_from_document(document, name), name, digest(document))
 
 
-def loaded_cluster(ranks: int) -> Loaded[Cluster]:
+def _slow_elsewhere(kind: dict[str, Any]) -> dict[str, Any]:
+    """Return a kind with times for the encoder's own rank, where only it is fast, and for the others."""
+    times = kind["times"][HARDWARE]
+    slow = {name: value * SLOWER if name != "step_ms" else value for name, value in times.items()}
+    of_encoder = kind.get("modality") == "vision"
+    return kind | {"times": {OWN: times if of_encoder else slow, HARDWARE: slow if of_encoder else times}}
+
+
+def loaded_cluster(ranks: int, first: str = HARDWARE) -> Loaded[Cluster]:
     """Return ranks of four H100 each, two a node, memory unlimited, 50 GB/s a device between nodes."""
-    group = [{"count": 1, "hardware": "h100-sxm", "memory_gib": None, "node": rank // 2} for rank in range(ranks)]
+    names = [first] + [HARDWARE] * (ranks - 1)
+    group = [{"count": 1, "hardware": name, "memory_gib": None, "node": rank // 2} for rank, name in enumerate(names)]
     document: Document = {
         "schema": "octopipe.cluster",
         "version": 1,
