@@ -12,6 +12,7 @@ from octopipe_cli.schedules.greedy import (
     ActivationLimit,
     Greedy,
     Setting,
+    StageTimes,
     greedy_orders,
     in_flight_limit,
     stage_times,
@@ -106,7 +107,7 @@ def _value(timeline: Timeline, objective: Goal) -> tuple[bool, int, int]:
 def _candidates(pipeline: Pipeline, limit: ActivationLimit) -> Iterator[Orders]:
     times, count = stage_times(pipeline), pipeline.num_microbatches
     one = 1 if _many(pipeline) else None
-    for script in _scripts(pipeline, limit):
+    for script in _scripts(pipeline, limit, times):
         for setting in SCRIPTED[:one]:
             run = Greedy(times, count, limit, setting, script)
             orders = run.run()
@@ -116,7 +117,9 @@ def _candidates(pipeline: Pipeline, limit: ActivationLimit) -> Iterator[Orders]:
         yield greedy_orders(times, count, limit, setting)[0]
 
 
-def _scripts(pipeline: Pipeline, limit: ActivationLimit) -> Iterable[Sequence[Sequence[Action]]]:
+def _scripts(
+    pipeline: Pipeline, limit: ActivationLimit, times: StageTimes
+) -> Iterable[Sequence[Sequence[Action]]]:
     """Yield the patterns (forwards and backwards alone) for a pipeline's placement."""
     ranks, count = pipeline.num_ranks, pipeline.num_microbatches
     upward = tuple(range(ranks))
@@ -127,8 +130,13 @@ def _scripts(pipeline: Pipeline, limit: ActivationLimit) -> Iterable[Sequence[Se
         seen = []
         # By how much the warm-up grows from rank to rank, in half forwards: 2 is ZB-H1, 4 is ZB-H2.
         deepest_first = (4, 2) if room[0] > ranks else (2,)
-        for halves in deepest_first if _many(pipeline) else (2, 3, 4):
-            wanted = [min(count, 1 + (ranks - 1 - r) * halves // 2) for r in upward]
+        patterns = [[1 + (ranks - 1 - r) * halves // 2 for r in upward] for halves in (2, 3, 4)]
+        if _many(pipeline):
+            patterns = [[1 + (ranks - 1 - r) * halves // 2 for r in upward] for halves in deepest_first]
+        else:
+            patterns += _until_first_backward(times)
+        for pattern in patterns:
+            wanted = [max(1, min(count, warm_up)) for warm_up in pattern]
             # No rank can warm up longer than the one before it.
             warm_ups = list(accumulate(map(min, wanted, room), min))
             if warm_ups not in seen:
@@ -136,6 +144,19 @@ def _scripts(pipeline: Pipeline, limit: ActivationLimit) -> Iterable[Sequence[Se
                 yield [warm_script(r, warm_up, count) for r, warm_up in enumerate(warm_ups)]
     elif pipeline.rank_of == upward + upward[::-1]:
         yield [v_script(r, ranks, count) for r in upward]
+
+
+def _until_first_backward(times: StageTimes) -> list[list[int]]:
+    """Return warm-ups that fill the time until the first backward can come, one stage a rank: cut off, and rounded up.
+
+    A forward that runs on when the first backward comes holds up all ranks before it.
+    """
+    ahead = list(accumulate(map(int.__add__, times.forward, times.forward_transfer), initial=0))
+    turn = ahead[-1] - times.forward_transfer[-1]
+    behind = list(accumulate(map(int.__add__, reversed(times.backward), reversed(times.backward_transfer)), initial=0))
+    spare = [turn + behind[-2 - r] - ahead[r] for r in range(times.num_ranks)]
+    fitting = [time // max(1, forward) for time, forward in zip(spare, times.forward, strict=True)]
+    return [fitting, [warm_up + 1 for warm_up in fitting]]
 
 
 def warm_script(stage: int, warm_up: int, num_microbatches: int) -> list[Action]:

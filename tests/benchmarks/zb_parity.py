@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 from octopipe_cli.cluster import Cluster, cluster_from_document
 from octopipe_cli.list_scheduler import NEVER
-from octopipe_cli.pipeline import Assignment, build_pipeline
-from octopipe_cli.plan import Objective, Request
+from octopipe_cli.pipeline import Assignment, Pipeline, build_pipeline
+from octopipe_cli.plan import Objective, Orders, Request
 from octopipe_cli.profile import Profile, profile_from_document
-from octopipe_cli.schedules import zb_h1, zb_h2, zb_v
+from octopipe_cli.schedules import zb_h1, zb_h2, zb_v, zero_bubble
+from octopipe_cli.schedules.greedy import ActivationLimit
 from octopipe_cli.search.polish import polish
 from octopipe_cli.search.tuner import Tuner, Watch
 from octopipe_cli.simulate import Timeline, simulate
@@ -142,8 +143,8 @@ def best_orders(row: Row, objective: Objective) -> Timeline:
     found = tuner.reorder([entry for entry in found if entry.value < NEVER], REORDER_WORK, 0.0003, floor)
     timelines = [simulate(pipeline, tuner.orders(entry)) for entry in found]
     one_each = len(row.ranks) == max(row.ranks) + 1
-    classic = (zb_v,) if _in_v(row.ranks) else (zb_h1, zb_h2) if one_each else ()
-    timelines += [simulate(pipeline, orders(pipeline)) for orders in classic]
+    classic = (zb_v,) if _in_v(row.ranks) else (zb_h1, zb_h2, _as_memory_allows) if one_each else ()
+    timelines += [simulate(pipeline, orders(pipeline, objective)) for orders in classic]
 
     def value(timeline: Timeline) -> int:
         return timeline.step_time_ns if objective == "step" else timeline.span_ns
@@ -161,6 +162,15 @@ def best_orders(row: Row, objective: Objective) -> Timeline:
         for timeline in timelines
     ]
     return min(polished, key=value)
+
+
+def _as_memory_allows(pipeline: Pipeline, objective: Objective) -> Orders:
+    """Return zero-bubble orders under the ranks' memory alone, without a number of activations."""
+    held = tuple(stage.bytes.held for stage in pipeline.stages)
+    weight = tuple(stage.bytes.weight for stage in pipeline.stages)
+    most = pipeline.num_microbatches * max(held)
+    units = tuple(most if limit is None else limit for limit in pipeline.limit_bytes)
+    return zero_bubble(pipeline, ActivationLimit(units, held, weight), objective)
 
 
 def _in_v(ranks: tuple[int, ...]) -> bool:
