@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from tests.benchmarks.tables import print_table
+from tests.documents import MODELS as FOLDER
 
 MODELS = ("nemotron-nano-9b-v2", "llama3-8b")
 RANKS, MICROBATCHES, SETS, SIGMA, SEED, SHARE = 4, 16, 64, 0.6, 7, 0.4
@@ -36,7 +37,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="lengths-"))
     (folder / "sets.jsonl").write_text("\n".join(map(json.dumps, length_sets())) + "\n")
-    for profile in options.profiles:
+    for profile in options.profiles or [FOLDER / f"{name}.json" for name in MODELS]:
         print_table(*compared(folder, Path(profile), options.effort, options.robust))
 
 
