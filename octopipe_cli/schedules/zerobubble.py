@@ -117,9 +117,7 @@ def _candidates(pipeline: Pipeline, limit: ActivationLimit) -> Iterator[Orders]:
         yield greedy_orders(times, count, limit, setting)[0]
 
 
-def _scripts(
-    pipeline: Pipeline, limit: ActivationLimit, times: StageTimes
-) -> Iterable[Sequence[Sequence[Action]]]:
+def _scripts(pipeline: Pipeline, limit: ActivationLimit, times: StageTimes) -> Iterable[Sequence[Sequence[Action]]]:
     """Yield the patterns (forwards and backwards alone) for a pipeline's placement."""
     ranks, count = pipeline.num_ranks, pipeline.num_microbatches
     upward = tuple(range(ranks))

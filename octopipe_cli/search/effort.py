@@ -39,13 +39,14 @@ class Budget(NamedTuple):
     blind_work: int = 50_000
     limited_polish_time: float = 0.05
 
-    def for_size(self, num_actions: int, limited: bool = False) -> Budget:
+    def for_size(self, num_actions: int, limited: bool = False, alike: bool = True) -> Budget:
         """Return the budget for an instance of about that many actions.
 
         Small ones are searched through sooner; in large ones, and where memory is limited, an action costs more time.
+        Ranks that are not alike have many more ways to share the work.
         """
         share = min(1.0, num_actions / FULL_SIZE) if num_actions < LARGE else LARGE_SHARE
-        share *= LIMITED_SHARE if limited else 1.0
+        share *= 1.0 if not limited else LIMITED_SHARE if alike else UNLIKE_SHARE
         if share == 1.0:
             return self
         return Budget(
@@ -65,7 +66,8 @@ MILLION: Final = 1_000_000
 FULL_SIZE: Final = 500  # actions of a step from which on an effort is spent whole
 LARGE: Final = 3000
 LARGE_SHARE: Final = 0.8
-LIMITED_SHARE: Final = 0.6
+LIMITED_SHARE: Final = 0.4
+UNLIKE_SHARE: Final = 0.6
 
 BUDGETS: Final[dict[Effort, Budget]] = {
     "quick": Budget(
@@ -88,7 +90,7 @@ BUDGETS: Final[dict[Effort, Budget]] = {
         30 * MILLION,
         2000 * MILLION,
         200 * MILLION,
-        1.8,
+        1.2,
     ),
     "thorough": Budget(
         60.0,

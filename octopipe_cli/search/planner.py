@@ -112,7 +112,7 @@ class Planner:
         self.observer = observer
         self.phase = "reading"
         actions = 3 * request.num_microbatches * min(profile.num_layers, 4 * cluster.num_ranks)
-        self.budget = budget or BUDGETS[request.effort].for_size(actions, cluster.limited)
+        self.budget = budget or BUDGETS[request.effort].for_size(actions, cluster.limited, _interchangeable(cluster))
         self.bound: CertifiedBound | None = None
         self.lengths = request_lengths(profile, request)
         self.sets = None if sets is None else found_with(sets)
