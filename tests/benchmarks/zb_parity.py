@@ -143,8 +143,8 @@ def best_orders(row: Row, objective: Objective) -> Timeline:
     found = tuner.reorder([entry for entry in found if entry.value < NEVER], REORDER_WORK, 0.0003, floor)
     timelines = [simulate(pipeline, tuner.orders(entry)) for entry in found]
     one_each = len(row.ranks) == max(row.ranks) + 1
-    classic = (zb_v,) if _in_v(row.ranks) else (zb_h1, zb_h2, _as_memory_allows) if one_each else ()
-    timelines += [simulate(pipeline, orders(pipeline, objective)) for orders in classic]
+    classic = (zb_v,) if _in_v(row.ranks) else (zb_h1, zb_h2) if one_each else ()
+    timelines += [simulate(pipeline, orders(pipeline, objective)) for orders in (*classic, _as_memory_allows)]
 
     def value(timeline: Timeline) -> int:
         return timeline.step_time_ns if objective == "step" else timeline.span_ns
