@@ -159,7 +159,7 @@ complete -c octopipe -n '__octopipe_at "plan"' -l robust-noise -x -d 'Of plans u
 complete -c octopipe -n '__octopipe_at "plan"' -l reorder-ranks -d 'Search in which order the ranks stand along the model too, where a...'
 complete -c octopipe -n '__octopipe_at "plan"' -l lengths -x -a '(__octopipe_files any)' -d 'Lengths of the micro-batches relative to the profile\'s: JSON with a list...'
 complete -c octopipe -n '__octopipe_at "plan"' -l tokens -d 'The file counts tokens: they are divided by sequence_length x...'
-complete -c octopipe -n '__octopipe_at "plan"' -l robust -x -a 'mean p95 worst' -d 'With several steps\' lengths: the plan whose order of actions, kept in all...'
+complete -c octopipe -n '__octopipe_at "plan"' -l robust -x -a 'mean p95 worst' -d 'With several steps\' lengths: one plan, its order of actions kept in all...'
 complete -c octopipe -n '__octopipe_at "plan"' -l keep-order -d 'Keep the micro-batches in the order of the lists'
 complete -c octopipe -n '__octopipe_at "plan"' -l format -x -a 'text json' -d 'How the report is printed'
 complete -c octopipe -n '__octopipe_at "plan"' -l no-gantt -d 'Print no chart'

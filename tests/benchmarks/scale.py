@@ -1,6 +1,7 @@
 """Wall time and peak memory of large instances.
 
-``python -m tests.benchmarks.scale [large]``: P 16, M 64, 96 layers at quick; ``large``: P 64, M 256, 128 layers.
+``python -m tests.benchmarks.scale [wide|large]``: P 16, M 64, 96 layers at quick; ``wide``: P 32, M 256, 128 layers, at
+most 4 stages a rank; ``large``: P 64, M 256, 128 layers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from octopipe_cli.search import make_plan
 from tests.benchmarks.tables import milliseconds, plain_cluster, print_table
 
 MODEL = Path(__file__).parents[2] / "profiles" / "models" / "nemotron-h-47b.json"
-CASES = {"usual": (16, 64, 96), "large": (64, 256, 128)}
+CASES = {"usual": (16, 64, 96, None), "wide": (32, 256, 128, 4), "large": (64, 256, 128, None)}
 
 
 def main() -> None:
@@ -29,12 +30,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--memory-gib", type=float, default=None)
     options = parser.parse_args()
-    ranks, microbatches, layers = CASES[options.case]
+    ranks, microbatches, layers, most = CASES[options.case]
     began = time.perf_counter()
     plan = make_plan(
         model_of(layers),
         plain_cluster(ranks, options.memory_gib),
-        Request(num_microbatches=microbatches, effort=options.effort),
+        Request(num_microbatches=microbatches, effort=options.effort, max_stages_per_rank=most),
         jobs=options.jobs,
     )
     wall = time.perf_counter() - began
