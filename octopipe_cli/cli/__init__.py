@@ -11,10 +11,18 @@ from octopipe_cli import __version__
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run octopipe on the arguments (default: the process's own) and leave with its exit code."""
+    from octopipe_cli.cli.interrupts import CTRL_C
+
+    if arguments is None:  # a process of our own
+        CTRL_C.listen()
     try:
         code = run(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt:  # while the first modules are imported
+    except BaseException:  # outside of what is reported: while the first modules are imported
+        if not CTRL_C.asked:
+            raise
+        sys.stderr.write("octopipe: interrupted\n")
         code = 130
+    CTRL_C.finish()
     sys.exit(code)
 
 
@@ -27,6 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.write(f"octopipe {__version__}\n")
         return 0
     from octopipe_cli.cli import failures
+    from octopipe_cli.cli.interrupts import CTRL_C
 
     try:
         from octopipe_cli.cli.app import command
@@ -37,6 +46,8 @@ def run(arguments: Sequence[str]) -> int:
         # A list of its own: without arguments the help is what is wanted.
         result = command().main(list(arguments) or ["--help"], prog_name="octopipe", standalone_mode=False)
         sys.stdout.flush()
+        if CTRL_C.asked:  # the parser makes an exit of it, without a word
+            raise KeyboardInterrupt
     except BaseException as error:
         return failures.report(error)
     return result if isinstance(result, int) else 0

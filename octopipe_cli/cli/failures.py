@@ -11,6 +11,7 @@ from typing import Final
 import typer
 
 from octopipe_cli import __version__
+from octopipe_cli.cli.interrupts import CTRL_C
 from octopipe_cli.errors import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_OK, OctopipeError
 
 MAX_TEXT: Final = 400
@@ -26,7 +27,8 @@ def report(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         close_stdout()
         return EXIT_OK
-    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
+    # A library whose import is interrupted raises errors of its own.
+    if isinstance(error, (KeyboardInterrupt, typer.Abort)) or CTRL_C.asked:
         _say("octopipe: interrupted")
         return EXIT_INTERRUPTED
     if isinstance(error, OctopipeError):

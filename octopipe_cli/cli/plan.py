@@ -282,8 +282,18 @@ def plan(
     emit_plan(found, (model.value, machine.value), format, not no_gantt, to_stderr)
     if not to_stderr:
         note(f"octopipe: wrote {target}")
+        _tell_settings(target, profile, cluster, begin)
     if interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _tell_settings(plan: str, profile: str, cluster: str, warm_start: str | None) -> None:
+    """Say how the gate comes to see a new plan, where the settings name others."""
+    from octopipe_cli.cli.settings_file import missing_line
+
+    missing = missing_line(plan, profile, cluster, warm_start)
+    if missing is not None:
+        note(f"octopipe: {missing[0]} does not name this plan, for `verify --all`; its line in the plans: {missing[1]}")
 
 
 def _check_flags(time_limit: float | None) -> None:

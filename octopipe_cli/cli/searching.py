@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from types import FrameType
 from typing import Any
 
+from octopipe_cli.cli.interrupts import CTRL_C
 from octopipe_cli.cluster import Cluster
 from octopipe_cli.errors import EXIT_INTERRUPTED, LimitError, OctopipeError
 from octopipe_cli.formats import Loaded
@@ -62,7 +60,7 @@ def search(
 
     # In a thread of its own, so that this one is free for signals while the search is inside a solver.
     thread = threading.Thread(target=work, name="search", daemon=True)
-    with _interrupts(stop):
+    with CTRL_C.kept_for(stop):
         thread.start()
         while thread.is_alive():
             thread.join(0.5)
@@ -79,27 +77,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-@contextlib.contextmanager
-def _interrupts(stop: threading.Event) -> Iterator[None]:
-    """Within it the first Ctrl-C sets the event, the second ends the process at once."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            for child in multiprocessing.active_children():
-                child.kill()
-            os._exit(EXIT_INTERRUPTED)
-        stop.set()
-
-    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
-        yield
-        return
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

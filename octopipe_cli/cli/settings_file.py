@@ -6,15 +6,43 @@ import json
 import os
 import re
 
-from octopipe_cli.config import OWN_FILE, PROJECT_FILE, load_config, plan_entries
+from octopipe_cli.config import OWN_FILE, PROJECT_FILE, load_config, plan_entries, read_config
 from octopipe_cli.errors import InputError
 from octopipe_cli.formats import read_text
 
 
-def entry_line(plan: str, profile: str, cluster: str) -> str:
+def entry_line(plan: str, profile: str, cluster: str, warm_start: str | None = None) -> str:
     """Return a plan's line of ``[plans]``; names are those of files beside the settings, or of what ships."""
-    quoted = [json.dumps(name, ensure_ascii=False) for name in (plan, profile, cluster)]
-    return "{} = {{ profile = {}, cluster = {} }}".format(*quoted)
+    names = {"profile": profile, "cluster": cluster} | ({} if warm_start is None else {"warm_start": warm_start})
+    inputs = ", ".join(f"{key} = {_quoted(name)}" for key, name in names.items())
+    return f"{_quoted(plan)} = {{ {inputs} }}"
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
+
+
+def missing_line(plan: str, profile: str, cluster: str, warm_start: str | None = None) -> tuple[str, str] | None:
+    """Return the settings that name other plans but not this one, and the line that would name it.
+
+    None where there are none around the plan's folder, or none that can be read, or where an input was a stream.
+    """
+    if "-" in (plan, profile, cluster, warm_start):
+        return None
+    try:
+        config = read_config(os.path.dirname(plan) or ".")
+        entries = [] if config is None else plan_entries(config)
+    except InputError:  # that is for the commands that need them
+        return None
+    if config is None or not entries or os.path.abspath(plan) in {os.path.abspath(entry.plan) for entry in entries}:
+        return None
+    folder = os.path.dirname(os.path.abspath(config.file))
+
+    def seen(name: str) -> str:
+        return os.path.relpath(name, folder) if os.path.exists(name) else name
+
+    warm = None if warm_start is None else seen(warm_start)
+    return config.file, entry_line(seen(plan), seen(profile), seen(cluster), warm)
 
 
 def settings_with(folder: str, plan: str, line: str) -> str | None:

@@ -18,7 +18,7 @@ from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Action, ActionKind, Orders, Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.exact_model import ExactModel
-from octopipe_cli.search.solver import new_solver
+from octopipe_cli.search.solver import new_solver, solve
 from octopipe_cli.simulate import Timeline, simulate
 
 #: Instances of more atoms x micro-batches x ranks are not small.
@@ -83,9 +83,7 @@ def best_plan(
     solver = new_solver(deterministic_time)
     if math.isfinite(time_limit_s):
         solver.parameters.max_time_in_seconds = max(0.01, time_limit_s)
-    if stop is not None:
-        solver.best_bound_callback = lambda _: solver.stop_search() if stop() else None
-    status = solver.solve(model.build())
+    status = solve(solver, model.build(), stop)
     assert status != cp_model.MODEL_INVALID, model.model.validate()
     if status == cp_model.INFEASIBLE:
         return ExactAnswer(most_ns + 1, True, None)

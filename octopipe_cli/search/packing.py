@@ -7,13 +7,14 @@ CP-SAT proves that there is no such choice, no plan is as fast as T. (Gilmore an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ortools.sat.python import cp_model
 
 from octopipe_cli.plan import Request
 from octopipe_cli.search.atoms import AtomBytes, AtomTable
-from octopipe_cli.search.solver import new_solver
+from octopipe_cli.search.solver import new_solver, solve
 
 #: More configurations than these are not listed: few ranks with many layers, which other arguments serve better.
 MOST_CONFIGURATIONS: Final = 40_000
@@ -25,7 +26,16 @@ RESOLUTION: Final = 2**13
 Configuration = tuple[int, ...]
 
 
-def packing_ns(table: AtomTable, request: Request, least: int, most: int, *, span: bool, budget: float) -> int:
+def packing_ns(
+    table: AtomTable,
+    request: Request,
+    least: int,
+    most: int,
+    *,
+    span: bool,
+    budget: float,
+    stop: Callable[[], bool] | None = None,
+) -> int:
     """Return a lower bound on the step time (or span) from `least` up to `most`; `least` where it has nothing to say.
 
     Parameters
@@ -34,15 +44,17 @@ def packing_ns(table: AtomTable, request: Request, least: int, most: int, *, spa
         A bound that is known, and a value beyond which nothing is asked.
     budget
         CP-SAT's deterministic time for all questions together.
+    stop
+        Asked ten times a second; what is proven by then is returned once it says true.
     """
-    packing = _Packing(table, request, span, budget)
+    packing = _Packing(table, request, span, budget, stop)
     while packing.too_many(most):
         most = least + (most - least) // 2
         if 50 * (most - least) < least:
             return least
     unit = max(1, least // RESOLUTION)
     low, high = least, most
-    while high - low >= unit and packing.budget > 0:
+    while high - low >= unit and packing.budget > 0 and not (stop is not None and stop()):
         middle = (low + high) // 2
         if packing.impossible(middle):
             low = middle + 1
@@ -54,8 +66,10 @@ def packing_ns(table: AtomTable, request: Request, least: int, most: int, *, spa
 class _Packing:
     """The questions of one instance; `budget` is what is left of the deterministic time."""
 
-    def __init__(self, table: AtomTable, request: Request, span: bool, budget: float) -> None:
-        self.table, self.request, self.budget = table, request, budget
+    def __init__(
+        self, table: AtomTable, request: Request, span: bool, budget: float, stop: Callable[[], bool] | None
+    ) -> None:
+        self.table, self.request, self.budget, self.stop = table, request, budget, stop
         self.launches = 2 * request.num_microbatches * table.overhead_ns
         self.starts = _levels([0] * table.num_ranks if span else _starts(table))
 
@@ -87,7 +101,7 @@ class _Packing:
             model.add(sum(terms) >= count)
         solver = new_solver(self.budget)
         solver.parameters.linearization_level = 2
-        status = solver.solve(model)
+        status = solve(solver, model, self.stop)
         self.budget -= max(float(solver.response_proto.deterministic_time), 1e-4)
         return bool(status == cp_model.INFEASIBLE)
 

@@ -13,7 +13,7 @@ from octopipe_cli.cluster import Cluster
 from octopipe_cli.plan import Request
 from octopipe_cli.profile import Profile
 from octopipe_cli.search.atoms import AtomTable, build_atoms
-from octopipe_cli.search.solver import new_solver
+from octopipe_cli.search.solver import new_solver, solve
 
 #: How far cuts may move from where the search begins, in atoms; the next width is tried where one has no answer.
 WINDOWS: Final = (5, 15, 10_000)
@@ -28,6 +28,7 @@ def balanced_cuts(
     deterministic_time: float,
     hint: Sequence[int] | None = None,
     recompute: bool = False,
+    stop: Callable[[], bool] | None = None,
 ) -> tuple[int, ...] | None:
     """Return S + 1 cuts that make the slowest rank's start + work + step least, or None where no legal ones were found.
 
@@ -43,8 +44,11 @@ def balanced_cuts(
         Cuts to begin at, in place of an even share of the work for each stage.
     recompute
         Whether the stages recompute their activations.
+    stop
+        Asked ten times a second; the best cuts so far are returned once it says true.
     """
-    return _cuts(profile, cluster, request, rank_sequence, deterministic_time, hint, recompute, PartitionModel.slowest)
+    objective = PartitionModel.slowest
+    return _cuts(profile, cluster, request, rank_sequence, deterministic_time, hint, recompute, objective, stop)
 
 
 def roomiest_cuts(
@@ -72,6 +76,7 @@ def _cuts(
     hint: Sequence[int] | None,
     recompute: bool,
     objective: Callable[[PartitionModel], None],
+    stop: Callable[[], bool] | None = None,
 ) -> tuple[int, ...] | None:
     table = build_atoms(profile, cluster, request)
     if table.apart:  # a micro-batch of mean length stands for all
@@ -85,8 +90,8 @@ def _cuts(
     for window in WINDOWS:
         model = PartitionModel(profile, cluster, request, table, ranks, begin, window, recompute)
         objective(model)
-        cuts, budget = model.solve(budget)
-        if cuts is not None or window >= table.num_atoms or budget <= 0:
+        cuts, budget = model.solve(budget, stop)
+        if cuts is not None or (stop is not None and stop()) or window >= table.num_atoms or budget <= 0:
             return cuts
     return None
 
@@ -205,7 +210,7 @@ class PartitionModel:
                 beside = self._beside(s)
                 self.model.add(state + held + beside <= limit // self.byte_unit + excess)
 
-    def solve(self, budget: float) -> tuple[tuple[int, ...] | None, float]:
+    def solve(self, budget: float, stop: Callable[[], bool] | None = None) -> tuple[tuple[int, ...] | None, float]:
         """Return the best cuts found, as layer indices, and what is left of the deterministic budget."""
         best: list[int] | None = None
         # search without linear relaxations is quick far from the best, neighbourhoods are near it
@@ -219,7 +224,7 @@ class PartitionModel:
             solver.parameters.linearization_level = 0
             solver.parameters.interleave_search = neighbourhoods
             solver.parameters.use_lns_only = neighbourhoods
-            status = solver.solve(self.model)
+            status = solve(solver, self.model, stop)
             budget -= float(solver.response_proto.deterministic_time)
             if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
                 best = [next(p for p, v in positions.items() if solver.boolean_value(v)) for positions in self.at]

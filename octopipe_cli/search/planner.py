@@ -494,6 +494,7 @@ class Planner:
                 deterministic_time=self.budget.cuts_time,
                 hint=entry.assignment.cuts,
                 recompute=again,
+                stop=self.watch.over,
             )
             if cuts is None:
                 return None

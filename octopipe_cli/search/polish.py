@@ -8,10 +8,8 @@ changed. Where no window of a size improves the schedule any more, larger ones a
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -22,7 +20,7 @@ from octopipe_cli.bounds import plan_bound_ns, plan_span_bound_ns
 from octopipe_cli.plan import Objective, Orders
 from octopipe_cli.search.incumbent import Incumbent, ascending
 from octopipe_cli.search.order_model import OrderModel
-from octopipe_cli.search.solver import new_solver
+from octopipe_cli.search.solver import new_solver, solve
 from octopipe_cli.search.window import Window
 from octopipe_cli.simulate import Timeline, simulate
 
@@ -151,25 +149,6 @@ class _Polish:
         solver.parameters.symmetry_level = 0
         if math.isfinite(self.deadline):
             solver.parameters.max_time_in_seconds = max(0.01, self.deadline - time.monotonic())
-        with self._watched(solver):
-            status = solver.solve(model.build())
+        status = solve(solver, model.build(), self.stop)
         self.time_left -= float(solver.response_proto.deterministic_time)
         return model.orders(solver) if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None
-
-    @contextmanager
-    def _watched(self, solver: cp_model.CpSolver) -> Iterator[None]:
-        """Stop the solver as soon as the search is to end."""
-        done = threading.Event()
-
-        def watch() -> None:
-            while not done.wait(0.1):
-                if self.stop():
-                    solver.stop_search()
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watcher.join()

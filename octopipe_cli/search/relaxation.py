@@ -18,7 +18,7 @@ from octopipe_cli.search.atoms import AtomTable, build_atoms
 from octopipe_cli.search.closed_bounds import common_divisor, fewer_ranks_ns, load_ns, memory_ns, path_ns
 from octopipe_cli.search.packing import packing_ns
 from octopipe_cli.search.relaxed_model import Relaxation, goes_deeper
-from octopipe_cli.search.solver import new_solver
+from octopipe_cli.search.solver import new_solver, solve
 
 #: Coarse passes converge quickly; what they lose is won back by the next. Ticks the bound is counted in, by pass.
 RESOLUTIONS: Final = (2**17, 2**20)
@@ -72,7 +72,7 @@ def lower_bound(
     time_limit_s
         Wall-clock net; a bound it cut short still holds, but another run may give another.
     stop
-        Asked between solver calls and at every improvement; the bound so far is returned once it says true.
+        Asked ten times a second; the bound so far is returned once it says true.
     """
     end = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
     table = build_atoms(profile, cluster, request)
@@ -109,7 +109,7 @@ def _bound(
     if best == 0 or table.num_atoms < table.num_ranks:  # nothing to do, or no plan at all
         return best, "optimal", argument
     over = stop is not None and stop()
-    packed = 0 if over else packing_ns(table, request, best, best * 5 // 4, span=span, budget=budget / 4)
+    packed = 0 if over else packing_ns(table, request, best, best * 5 // 4, span=span, budget=budget / 4, stop=stop)
     if packed > best:
         best, argument = packed, "packing"
     finest = common_divisor(table)
@@ -163,10 +163,8 @@ def _solve(
     solver.parameters.use_objective_lb_search = relaxation.limited and relaxation.deep
     if math.isfinite(time_limit_s):
         solver.parameters.max_time_in_seconds = time_limit_s
-    if stop is not None:
-        solver.best_bound_callback = lambda _: solver.stop_search() if stop() else None
     model = relaxation.build()
-    status = solver.solve(model)
+    status = solve(solver, model, stop)
     used = float(solver.response_proto.deterministic_time)
     assert status != cp_model.MODEL_INVALID, model.validate()
     if status == cp_model.INFEASIBLE:

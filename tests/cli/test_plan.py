@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from octopipe_cli import search
+from octopipe_cli.config import load_config, plan_entries
 from octopipe_cli.errors import InfeasibleError, LimitError
 from octopipe_cli.plan import Plan, Request, load_plan
 from tests import documents
@@ -47,6 +48,31 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     made = StandIn()
     monkeypatch.setattr(search, "make_plan", made.make_plan, raising=False)
     return made
+
+
+def test_a_plan_that_the_settings_pass_over_is_told_with_its_line(
+    folder: Path, octopipe: Octopipe, stand_in: StandIn
+) -> None:
+    """As `init` names one plan, and others follow: the line is one that `verify --all` reads."""
+    settings = folder / "octopipe.toml"
+    settings.write_text("[diff]\n")
+    assert octopipe(*ARGUMENTS).err == "octopipe: wrote toy.plan.json\n"  # there is no gate
+    settings.write_text('[plans]\n"a.plan.json" = { profile = "profile.json", cluster = "cluster.json" }\n')
+    (folder / "sub").mkdir()
+    result = octopipe(*ARGUMENTS, "-o", "sub/b.plan.json", "--warm-start", str(documents.PLAN))
+    assert result.code == 0
+    wrote, told = result.err.splitlines()
+    assert wrote == "octopipe: wrote sub/b.plan.json"
+    said, line = told.split("; its line in the plans: ")
+    assert said == "octopipe: octopipe.toml does not name this plan, for `verify --all`"
+    settings.write_text(settings.read_text() + line + "\n")
+    entry = plan_entries(load_config("octopipe.toml"))[1]
+    assert (entry.plan, entry.profile, entry.cluster) == ("sub/b.plan.json", "profile.json", "cluster.json")
+    assert entry.warm_start is not None
+    assert os.path.samefile(entry.warm_start, documents.PLAN)
+    assert octopipe(*ARGUMENTS, "-o", "sub/b.plan.json").err == "octopipe: wrote sub/b.plan.json\n"
+    settings.write_text("[plans]\nwrong\n")
+    assert octopipe(*ARGUMENTS).err == "octopipe: wrote toy.plan.json\n"
 
 
 def test_the_plan_is_written_beside_its_chart_and_report(folder: Path, octopipe: Octopipe, stand_in: StandIn) -> None:
@@ -179,12 +205,13 @@ def test_without_a_plan_nothing_is_written(
 
 def test_ctrl_c_keeps_the_best_plan(folder: Path, octopipe: Octopipe, stand_in: StandIn) -> None:
     stand_in.waits = True
+    before = signal.getsignal(signal.SIGINT)
     result = octopipe(*ARGUMENTS)
     assert result.code == 130
     assert "interrupted: this is the best plan so far" in result.err
     assert "step time" in result.out
     assert load_plan("toy.plan.json").value.predicted.step_time_ns == 26_000_000
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_ctrl_c_before_there_is_a_plan(folder: Path, octopipe: Octopipe, stand_in: StandIn) -> None:

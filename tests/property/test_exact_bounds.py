@@ -96,7 +96,8 @@ def _limit_gib(memory: str, used: list[dict[str, Any]], ranks: int) -> float | N
         return None
     need = sum(kind["state_bytes"] for kind in used) / ranks + sum(kind["activation_bytes"] for kind in used)
     gib = need * (0.7 if memory == "tight" else 1.1) / 2**30
-    return max(gib, 2 * max(kind["state_bytes"] + 2 * kind["activation_bytes"] for kind in used) / 2**30 * 0.6)
+    least = 2 * max(kind["state_bytes"] + 2 * kind["activation_bytes"] for kind in used) / 2**30 * 0.6
+    return max(gib, least, UNIT / 2**30)  # no memory at all is no cluster's
 
 
 def exact(instance: Tiny, most_ns: int, deterministic_time: float) -> ExactAnswer:
