@@ -56,7 +56,8 @@ class OrderModel:
         before, after = self.window.before, self.window.after
         orders = []
         for actions, free in zip(self.incumbent.timeline.orders, self.free_of, strict=True):
-            moved = sorted(free, key=lambda a: by_time(a, starts[a], starts[a] + self.incumbent.occupies(a)))
+            # Not by what it occupies: a W of no time may stand where an I of no time still sends.
+            moved = sorted(free, key=lambda a: by_time(a, starts[a], starts[a] + self.incumbent.duration(a)))
             orders.append((*(a for a in actions if a in before), *moved, *(a for a in actions if a in after)))
         return tuple(orders)
 

@@ -128,12 +128,14 @@ def test_tables_keep_to_the_width(width: int) -> None:
     text = sweep_table(sweep_document(MEMORY, POINTS, 4096), ASCII, width).plain
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
-    assert ("micro-b./s" in lines[0], "tokens/s" in lines[0]) == (width > 80, True)
-    assert [line.split()[:2] for line in lines[1:5]] == [
+    first = next(at for at, line in enumerate(lines) if line.split()[:1] == ["40"])
+    heads = " ".join(lines[:first])
+    assert ("micro-b./s" in heads, "tokens/s" in heads) == (width > 60, True)
+    assert [line.split()[:2] for line in lines[first : first + 4]] == [
         ["40", "infeasible"],
         ["48", "*"],
         ["56", "90.00"],
         ["64", "*"],
     ]
-    assert lines[5] == "40: no plan fits"
-    assert lines[2].split()[-2:] == ["zb", "1.111"]
+    assert lines[first + 4] == "40: no plan fits"
+    assert lines[first + 1].split()[-2:] == ["zb", "1.111"]
