@@ -11,10 +11,13 @@ from octopipe_cli import __version__
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run octopipe on the arguments (default: the process's own) and leave with its exit code."""
-    from octopipe_cli.cli.interrupts import CTRL_C
+    try:
+        from octopipe_cli.cli.interrupts import CTRL_C
 
-    if arguments is None:  # a process of our own
-        CTRL_C.listen()
+        if arguments is None:  # a process of our own
+            CTRL_C.listen()
+    except KeyboardInterrupt:
+        sys.exit(130)
     try:
         code = run(sys.argv[1:] if arguments is None else arguments)
     except BaseException:  # outside of what is reported: while the first modules are imported
