@@ -127,12 +127,9 @@ def _scripts(pipeline: Pipeline, limit: ActivationLimit, times: StageTimes) -> I
         room = [max(1, (units - more) // held) if held else count for units, more, held in each]
         seen = []
         # By how much the warm-up grows from rank to rank, in half forwards: 2 is ZB-H1, 4 is ZB-H2.
-        deepest_first = (4, 2) if room[0] > ranks else (2,)
-        patterns = [[1 + (ranks - 1 - r) * halves // 2 for r in upward] for halves in (2, 3, 4)]
-        if _many(pipeline):
-            patterns = [[1 + (ranks - 1 - r) * halves // 2 for r in upward] for halves in deepest_first]
-        else:
-            patterns += _until_first_backward(times)
+        growths = (2, 3, 4) if not _many(pipeline) else (4, 2) if room[0] > ranks else (2,)
+        patterns = [[1 + (ranks - 1 - r) * halves // 2 for r in upward] for halves in growths]
+        patterns += [] if _many(pipeline) else _until_first_backward(times)
         for pattern in patterns:
             wanted = [max(1, min(count, warm_up)) for warm_up in pattern]
             # No rank can warm up longer than the one before it.

@@ -32,7 +32,7 @@ from octopipe_cli.list_scheduler import (
     lag_of,
     size_of,
 )
-from octopipe_cli.search.anneal import draw, patience
+from octopipe_cli.search.moves import draw, patience
 from octopipe_cli.search.tables import new_costs, price, shares_ranks
 
 REPLAY_WORK = 8  # what a candidate costs besides its actions, in actions

@@ -16,7 +16,7 @@ from octopipe_cli.lengths import request_lengths
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Plan, Request
 from octopipe_cli.profile import Profile
-from octopipe_cli.search.anneal import MOVE_COUNT, MOVE_RANKS
+from octopipe_cli.search.moves import MOVE_COUNT, MOVE_RANKS
 from octopipe_cli.search.relaxation import CertifiedBound
 from octopipe_cli.search.starts import even_cuts
 from octopipe_cli.search.tables import Tables

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from octopipe_cli.list_scheduler import FORWARD, schedule
-from octopipe_cli.search.anneal import DROPPED_WORK, draw, patience
+from octopipe_cli.search.moves import DROPPED_WORK, draw, patience
 
 LONGEST_RUN = 8
 

@@ -12,8 +12,8 @@ import numpy as np
 from numba import njit
 
 from octopipe_cli.list_scheduler import BACKWARD, FORWARD, NEVER, WEIGHT, WHOLE, Ints, StageCosts, schedule
-from octopipe_cli.search.anneal import DROPPED_WORK, copy_candidate, draw, patience, propose, same
 from octopipe_cli.search.fixed_kernel import OVER, replay
+from octopipe_cli.search.moves import DROPPED_WORK, copy_candidate, draw, patience, propose, same
 from octopipe_cli.search.tables import new_costs, price, quick_bound
 
 #: What of the values over the sets counts.
@@ -140,28 +140,33 @@ def sequence_of_log(log, costs, count, sequence):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _value_by_rule(rule, n, num_microbatches, modes, bench, sets, which):  # type: ignore[no-untyped-def]
+    """Return what the priced candidate's schedule by a rule is worth over the sets; NEVER where it has none."""
+    found = schedule(
+        bench.costs, n, bench.step.shape[0], num_microbatches, bench.step, bench.memory, modes,
+        (rule[0], rule[1], rule[2]), bench.no_extra, bench.scratch, NEVER, sets.log,
+    )  # fmt: skip
+    count = bench.scratch.tree[0]
+    bench.counts[0] += count
+    if found >= NEVER:
+        return NEVER
+    sequence = sequence_of_log(sets.log, bench.costs, count, sets.sequence)
+    bench.counts[0] += count * sets.values.shape[0] // 8
+    return replay_sets(sequence, sets, n, bench.step, modes, which, num_microbatches)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def try_sets(tables, num_microbatches, overhead, modes, rules, bench, sets, which, first, last):  # type: ignore[no-untyped-def]
     """Schedule the current candidate with the rules first .. last - 1 and replay the sets; note the best."""
     current = bench.current
     n = current.head[0]
-    num_ranks = bench.step.shape[0]
     marks = (current.cuts, current.ranks, current.recompute, current.fuse)
     if not price(tables, *marks, n, overhead, bench.costs, bench.step, bench.memory):
         return
     price(tables, *marks, n, overhead, sets.costs, bench.step, sets.memory)
     for j in range(first, last):
-        rule = (rules[j, 0], rules[j, 1], rules[j, 2])
-        found = schedule(
-            bench.costs, n, num_ranks, num_microbatches, bench.step, bench.memory, modes, rule, bench.no_extra,
-            bench.scratch, NEVER, sets.log,
-        )  # fmt: skip
-        count = bench.scratch.tree[0]
-        bench.counts[0] += count + DROPPED_WORK
-        if found >= NEVER:
-            continue
-        sequence = sequence_of_log(sets.log, bench.costs, count, sets.sequence)
-        value = replay_sets(sequence, sets, n, bench.step, modes, which, num_microbatches)
-        bench.counts[0] += count * sets.values.shape[0] // 8
+        bench.counts[0] += DROPPED_WORK
+        value = _value_by_rule(rules[j], n, num_microbatches, modes, bench, sets, which)
         if value < current.head[1]:
             current.head[1] = value
             current.head[2] = j
@@ -196,18 +201,7 @@ def anneal_sets(tables, num_microbatches, overhead, modes, rules, bench, sets, w
         value = threshold + 1
         for attempt in range(SCHEDULES_TRIED):
             j = current.head[2] if attempt == 0 else draw(random, rules.shape[0])
-            rule = (rules[j, 0], rules[j, 1], rules[j, 2])
-            found = schedule(
-                bench.costs, n, num_ranks, num_microbatches, bench.step, bench.memory, modes, rule, bench.no_extra,
-                bench.scratch, NEVER, sets.log,
-            )  # fmt: skip
-            count = bench.scratch.tree[0]
-            counts[0] += count
-            if found >= NEVER:
-                continue
-            sequence = sequence_of_log(sets.log, bench.costs, count, sets.sequence)
-            found = replay_sets(sequence, sets, n, bench.step, modes, which, num_microbatches)
-            counts[0] += count * sets.values.shape[0] // 8
+            found = _value_by_rule(rules[j], n, num_microbatches, modes, bench, sets, which)
             if found < value:
                 value = found
                 trial.head[1] = value

@@ -16,22 +16,9 @@ from octopipe_cli.list_scheduler import NEVER, Ints, orders_of_log, schedule
 from octopipe_cli.pipeline import Assignment
 from octopipe_cli.plan import Orders, Request
 from octopipe_cli.profile import Profile
-from octopipe_cli.search.anneal import (
-    MOVE_COUNT,
-    MOVE_FUSE,
-    MOVE_ORDER,
-    MOVE_RANKS,
-    MOVE_RECOMPUTE,
-    WAYS,
-    Bench,
-    anneal,
-    copy_candidate,
-    new_bench,
-    try_rules,
-    turns,
-    use_order,
-)
+from octopipe_cli.search.anneal import WAYS, Bench, anneal, new_bench, try_rules, turns, use_order
 from octopipe_cli.search.microbatch_orders import microbatch_orders
+from octopipe_cli.search.moves import MOVE_COUNT, MOVE_FUSE, MOVE_ORDER, MOVE_RANKS, MOVE_RECOMPUTE, copy_candidate
 from octopipe_cli.search.priorities import nudge_priorities
 from octopipe_cli.search.starts import places_freely, priority_rules
 from octopipe_cli.search.tables import Tables, build_tables, price, quick_bound

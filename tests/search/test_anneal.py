@@ -12,20 +12,17 @@ from octopipe_cli.list_scheduler import NEVER, list_schedule
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Request
 from octopipe_cli.profile import Profile, profile_document, profile_from_document
-from octopipe_cli.search.anneal import (
+from octopipe_cli.search.anneal import Bench, anneal, new_bench, try_rules
+from octopipe_cli.search.moves import (
     MOVE_COUNT,
     MOVE_FUSE,
     MOVE_RANKS,
     MOVE_RECOMPUTE,
-    Bench,
-    anneal,
     copy_candidate,
     draw,
-    new_bench,
     new_candidate,
     patience,
     same,
-    try_rules,
 )
 from octopipe_cli.search.starts import priority_rules
 from octopipe_cli.search.tables import build_tables

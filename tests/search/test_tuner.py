@@ -11,7 +11,7 @@ import pytest
 from octopipe_cli.list_scheduler import NEVER
 from octopipe_cli.pipeline import Assignment, build_pipeline
 from octopipe_cli.plan import Request
-from octopipe_cli.search.anneal import MOVE_COUNT, MOVE_FUSE, MOVE_RANKS, MOVE_RECOMPUTE
+from octopipe_cli.search.moves import MOVE_COUNT, MOVE_FUSE, MOVE_RANKS, MOVE_RECOMPUTE
 from octopipe_cli.search.tuner import Found, Tuner, Watch
 from octopipe_cli.simulate import simulate
 
